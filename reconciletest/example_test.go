@@ -1,0 +1,110 @@
+// Copyright The Ashlar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciletest_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/ashlar-go/ashlar/reconciletest"
+)
+
+// With a testing.TB in place of nil every violation fails the test; with nil they are only recorded.
+func ExampleNewLawTransport() {
+	laws := reconciletest.NewLawTransport(nil, &server{})
+	c := http.Client{Transport: laws}
+
+	r, _ := http.NewRequest(http.MethodDelete, "https://server/apis/batch/v1/namespaces/shop/jobs/backup", nil)
+	resp, err := c.Do(r)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = resp.Body.Close()
+	for _, v := range laws.Violations() {
+		fmt.Println(v.Law, "–", v.What)
+	}
+	// Output:
+	// law 1 DeletePolicy – no propagation policy
+	// law 2 DeletePreconditions – no uid and no resourceVersion precondition
+}
+
+func ExampleLawTransport_Wrap() {
+	laws := reconciletest.NewLawTransport(nil, nil)
+	// In a test: config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return laws.Wrap(rt) })
+	cached, live := http.Client{Transport: laws.Wrap(&server{})}, http.Client{Transport: laws.Wrap(&server{})}
+
+	for _, c := range []*http.Client{&cached, &live} {
+		r, _ := http.NewRequest(http.MethodPut, "https://server/api/v1/namespaces/shop/configmaps/a", strings.NewReader("{}"))
+		r.Header.Set("Content-Type", "application/json")
+		resp, err := c.Do(r)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = resp.Body.Close()
+	}
+	fmt.Println(len(laws.Violations()), "violations of both clients together")
+	// Output:
+	// 2 violations of both clients together
+}
+
+func ExampleWithForeign() {
+	laws := reconciletest.NewLawTransport(nil, &server{},
+		reconciletest.WithForeign(func(w reconciletest.Write) bool { return w.Namespace == "kube-system" }),
+		reconciletest.WithExempt(schema.GroupResource{Group: "example.com", Resource: "heartbeats"}))
+	r, _ := http.NewRequest(http.MethodPost, "https://server/api/v1/namespaces/kube-system/secrets", strings.NewReader("{}"))
+	resp, err := (&http.Client{Transport: laws}).Do(r)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = resp.Body.Close()
+	fmt.Println(laws.Violations()[0])
+	// Output:
+	// law 8 ForeignWrite: create secrets.v1 kube-system: the object is foreign (the object belongs to somebody else)
+}
+
+func ExampleLaw_Why() {
+	fmt.Println(reconciletest.DeleteOnce.Why())
+	// Output:
+	// a second delete can put foregroundDeletion back and wedge the object
+}
+
+func ExampleNewMutationDetector() {
+	ctx := context.Background()
+	cache := reconciletest.NewMutationDetector(fake.NewClientBuilder().WithObjects(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"},
+		Data:       map[string]string{"mode": "calm"},
+	}).Build())
+
+	cm := &corev1.ConfigMap{}
+	if err := cache.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "settings"}, cm); err != nil {
+		fmt.Println(err)
+		return
+	}
+	cm.Data["mode"] = "wild" // the mistake: without a DeepCopy this is everybody's map
+
+	fmt.Println(cache.Check())
+	// Output:
+	// check ConfigMap shop/settings: data[mode] changed from "calm" to "wild" in a shared object
+}
+
+func ExampleMutationDetector_Guard() {
+	labels := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"app": "web"}}}
+	d := reconciletest.NewMutationDetector(nil)
+	d.Guard(labels)
+	delete(labels.Labels, "app") // the function under test
+	fmt.Println(d.Check())
+	// Output:
+	// check ConfigMap a: metadata.labels[app] changed from "web" to nothing in a shared object
+}
