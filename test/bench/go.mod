@@ -1,0 +1,3 @@
+module github.com/ashlar-go/ashlar/test/bench
+
+go 1.26.0
