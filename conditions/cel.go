@@ -37,7 +37,7 @@ func (r Rule) String() string {
 // observedGeneration never goes back. A controller that sets conditions past this package may be refused, and so may a
 // release that declares other types or edges: leave the rules out while such releases take turns.
 //
-// Cost to the server per write of status: one rule for each edge and thirteen more, each linear in the list.
+// Cost to the server per write of status: one rule for each edge and twelve more, each linear in the list.
 func (s *Set) CEL() []Rule {
 	var rules []Rule
 	add := func(message string, rule ...string) {

@@ -96,7 +96,7 @@ func concurrently[T any](ctx context.Context, p *Pass, obj T, h map[string]Handl
 	const waiting, running, decided = 0, 1, 2
 	s := p.set
 	state := make([]byte, len(s.types))
-	answers := make(chan answer)
+	answers := make(chan answer, len(s.types)) // room for all: no handler is ever kept waiting
 	failed := make([]error, len(s.types))
 	underWay := 0
 

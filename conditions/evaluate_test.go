@@ -154,7 +154,7 @@ func TestEvaluateIsAFixpoint(t *testing.T) {
 
 func TestEvaluateStopsWithItsContext(t *testing.T) {
 	t.Parallel()
-	s := conditions.MustNew("Ready", conditions.Type{Name: "A"}, conditions.Type{Name: "B"})
+	s := conditions.MustNew("Ready", conditions.Type{Name: "A"}, conditions.Type{Name: "B"}, conditions.Type{Name: "C"})
 	live := []metav1.Condition{{Type: "A", Status: "True"}}
 	for _, n := range []int{1, 2} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -167,6 +167,10 @@ func TestEvaluateStopsWithItsContext(t *testing.T) {
 				}
 				<-ctx.Done()
 				return verdict{Status: "True", Reason: "Late"}, nil
+			},
+			"C": func(context.Context, string) (verdict, error) {
+				t.Errorf("%d at a time: started after the end", n)
+				return verdict{}, nil
 			},
 		}
 		r, err := conditions.Evaluate(ctx, s, "", live, 1, h, conditions.WithParallel(n), conditions.WithMemory(memory))
@@ -264,6 +268,25 @@ func TestEvaluateHoldsAndSaysWhenItIsOver(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		if r := eval(); !r.Changed || r.Cause != "A" {
 			t.Errorf("not shown when due: %v", r)
+		}
+	})
+}
+
+func TestEvaluateHoldThatEndsWhileHandlersRunIsDueAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := conditions.MustNew("Ready", conditions.Type{Name: "A", Hold: conditions.Hold{Bad: time.Second}})
+		status := metav1.ConditionTrue
+		h := map[string]conditions.Handler[string]{"A": func(context.Context, string) (verdict, error) {
+			time.Sleep(time.Minute)
+			return verdict{Status: status, Reason: "R"}, nil
+		}}
+		memory := conditions.WithMemory(&conditions.Memory{})
+		first, _ := conditions.Evaluate(t.Context(), s, "", nil, 1, h, memory)
+		status = "False"
+		r, err := conditions.Evaluate(t.Context(), s, "", first.Conditions, 1, h, memory)
+		if err != nil || r.Changed || r.RequeueAfter != 1 {
+			t.Errorf("changed %t, due in %v: %v", r.Changed, r.RequeueAfter, err)
 		}
 	})
 }

@@ -199,7 +199,7 @@ func ExampleMemories_Of() {
 	// false 1
 }
 
-type database struct{ full bool }
+type database struct{}
 
 func ExampleEvaluate() {
 	handlers := map[string]conditions.Handler[*database]{

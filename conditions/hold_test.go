@@ -86,6 +86,12 @@ func TestHold(t *testing.T) {
 			{m, 1, "False", "True", 2 * m},
 			{3 * m, 1, "False", "False", 0},
 		}},
+		"direction turned": {"a change for the better does not inherit the window of one for the worse", positive, []step{
+			{0, 1, "Unknown", "Unknown", 0},
+			{m, 1, "False", "Unknown", 2 * m},
+			{2 * m, 1, "True", "Unknown", m},
+			{3 * m, 1, "True", "True", 0},
+		}},
 		"negative appears": {"it stays absent for a while", negative, []step{
 			{0, 1, "", "", 0},
 			{m, 1, "True", "", 2 * m},
@@ -181,6 +187,46 @@ func TestHeldHealthIsWhatEdgesSee(t *testing.T) {
 		t.Errorf("%s, cause %s", brief(got), r.Cause)
 	}
 	checkLawsOf(t, s, r.Conditions)
+}
+
+func TestFirstOfSeveralHoldsIsTold(t *testing.T) {
+	t.Parallel()
+	var types []conditions.Type
+	for name, d := range map[string]time.Duration{"A": 3 * time.Minute, "B": time.Minute, "C": 2 * time.Minute} {
+		types = append(types, conditions.Type{Name: name, Hold: conditions.Hold{Bad: d}})
+	}
+	s := conditions.MustNew("Ready", types...)
+	memory := &conditions.Memory{}
+	var live []metav1.Condition
+	for _, status := range []metav1.ConditionStatus{"True", "False"} {
+		p := s.Begin(live, 1, memory)
+		for _, typ := range types {
+			p.Put(metav1.Condition{Type: typ.Name, Status: status, Reason: "R"})
+		}
+		r := done(t, p, epoch)
+		if status == "False" && r.RequeueAfter != time.Minute {
+			t.Errorf("due in %v", r.RequeueAfter)
+		}
+		live = r.Conditions
+	}
+}
+
+// Another replica wrote the status of generation 2 while this one remembered a change of generation 1.
+func TestHoldOfAnOlderGenerationIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := conditions.MustNew("Ready", conditions.Type{Name: "A", Hold: conditions.Hold{Bad: time.Minute}})
+	memory := &conditions.Memory{}
+	pass := func(live []metav1.Condition, gen int64, m *conditions.Memory, status metav1.ConditionStatus, after time.Duration) conditions.Result {
+		p := s.Begin(live, gen, m)
+		p.Put(metav1.Condition{Type: "A", Status: status, Reason: "R"})
+		return done(t, p, epoch.Add(after))
+	}
+	first := pass(nil, 1, memory, "True", 0)
+	pass(first.Conditions, 1, memory, "False", 0)
+	elsewhere := pass(first.Conditions, 2, nil, "True", time.Second)
+	if r := pass(elsewhere.Conditions, 2, memory, "False", time.Hour); r.Changed || r.RequeueAfter != time.Minute {
+		t.Errorf("changed %t, due in %v: the window of another generation was counted", r.Changed, r.RequeueAfter)
+	}
 }
 
 func TestSetsShareAMemory(t *testing.T) {

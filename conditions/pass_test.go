@@ -282,6 +282,16 @@ func TestBlockerAmongSeveral(t *testing.T) {
 	}
 }
 
+func TestFirstBlockerFollowsTheGraphNotTheListOfNeeds(t *testing.T) {
+	t.Parallel()
+	s := conditions.MustNew("Ready", conditions.Type{Name: "A"}, conditions.Type{Name: "B"},
+		conditions.Type{Name: "App", Needs: []string{"B", "A"}})
+	r := put(t, s, nil, 1, epoch, "A False Down", "B False Down", "App True Up")
+	if c := get(t, r.Conditions, "App"); c.Reason != "BlockedByA" || r.Cause != "A" {
+		t.Error(brief(c), r.Cause)
+	}
+}
+
 func TestBlockedReasonIsLegalForAnyName(t *testing.T) {
 	t.Parallel()
 	s := conditions.MustNew("Ready", conditions.Type{Name: "a-b.example.com/C.d-e_f"},
@@ -376,6 +386,55 @@ func TestTimes(t *testing.T) {
 			c := get(t, done(t, p, tc.now).Conditions, "A")
 			if !c.LastTransitionTime.Equal(&tc.want) || c.ObservedGeneration != 1 {
 				t.Errorf("time %v generation %d, want %v and 1: %s", c.LastTransitionTime, c.ObservedGeneration, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestTimeThatIsMissingIsAChange(t *testing.T) {
+	t.Parallel()
+	s := conditions.MustNew("Ready", conditions.Type{Name: "A"})
+	live := put(t, s, nil, 1, epoch, "A True Up").Conditions
+	live[1].LastTransitionTime = metav1.Time{}
+	r := put(t, s, live, 1, epoch.Add(time.Hour), "A True Up")
+	if !r.Changed || !r.Conditions[1].LastTransitionTime.Time.Equal(epoch.Add(time.Hour)) {
+		t.Error(r)
+	}
+}
+
+func TestClearTakesTheMarkBackToo(t *testing.T) {
+	t.Parallel()
+	p := conditions.MustNew("Ready", conditions.Type{Name: "A"}).Begin(nil, 1, nil)
+	p.Stall("A")
+	p.Clear("A")
+	p.False("A", "Down", "")
+	if got := done(t, p, epoch).Conditions[2].Type; got != conditions.Reconciling {
+		t.Error(got)
+	}
+}
+
+// What a pass wrote about a type nobody judged may come back as a verdict, from a controller that starts with a copy of
+// the live conditions. It then is no verdict.
+func TestOwnWordsAreNoVerdict(t *testing.T) {
+	t.Parallel()
+	s := conditions.MustNew("Ready", conditions.Type{Name: "A"}, conditions.Type{Name: "B", Needs: []string{"A"}})
+	tests := map[string]struct {
+		reason string
+		give   []string
+		want   string
+	}{
+		"old block":            {"it is over", []string{"A True Up", "B Unknown BlockedByA waits for A: down"}, "B Unknown NotReported | no verdict was reported"},
+		"old block, own text":  {"the caller's text is kept", []string{"A True Up", "B Unknown BlockedByA waits for A: down\nmine"}, "B Unknown NotReported | mine"},
+		"old block, new cause": {"what it waits for is told anew", []string{"A False Gone", "B Unknown BlockedByA waits for A: down\nmine"}, "B Unknown BlockedByA | waits for A: Gone\nmine"},
+		"old gap":              {"nobody said so", []string{"A False Gone", "B Unknown NotReported no verdict was reported"}, "B Unknown BlockedByA | waits for A: Gone"},
+		"a real verdict":       {"this is somebody's", []string{"A False Gone", "B Unknown NotReported asked in vain"}, "B Unknown BlockedByA | waits for A: Gone\nasked in vain"},
+		"not a need of it":     {"so it is somebody's as well", []string{"A True Up", "B Unknown BlockedByC x"}, "B Unknown BlockedByC | x"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := brief(get(t, put(t, s, nil, 1, epoch, tc.give...).Conditions, "B")); got != tc.want {
+				t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
 			}
 		})
 	}

@@ -97,7 +97,7 @@ func legalReason(s string) string {
 	b = trimReason(b)
 	if len(b) > maxReason {
 		const room = len("__more") + 20 // 20: digits of any length an int can hold
-		kept := trimReason(b[:maxReason-room])
+		kept := b[:maxReason-room]
 		b = append(strconv.AppendInt(append(kept, '_'), int64(len(b)-len(kept)), 10), "_more"...)
 	}
 	return string(b)

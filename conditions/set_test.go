@@ -46,7 +46,7 @@ func TestNewRefuses(t *testing.T) {
 		"needs itself":     {"the shortest cycle", "Ready", []T{{Name: "A", Needs: []string{"A"}}}, []string{"needs itself: A → A"}, conditions.ErrCycle},
 		"cycle": {"the path is printed from its first type on", "Ready",
 			[]T{{Name: "X", Needs: []string{"A"}}, {Name: "A", Needs: []string{"B"}}, {Name: "B", Needs: []string{"C"}}, {Name: "C", Needs: []string{"A"}}},
-			[]string{"A → B → C → A"}, conditions.ErrCycle},
+			[]string{"needs itself: A → B → C → A"}, conditions.ErrCycle},
 		"several": {"all of it is said at once", "Ready", []T{{Name: "A b"}, {Name: "Ready"}}, []string{`"A b"`, `"Ready"`}, conditions.ErrIllegal},
 	}
 	for name, tc := range tests {

@@ -167,3 +167,13 @@ func TestMirror(t *testing.T) {
 		})
 	}
 }
+
+func TestZeroTallyWorks(t *testing.T) {
+	t.Parallel()
+	var tally conditions.Tally
+	tally.Drop("a")
+	tally.Put("a", nil)
+	if c := tally.Condition(); c.Status != "Unknown" || tally.Len() != 1 {
+		t.Error(brief(c))
+	}
+}

@@ -12,7 +12,8 @@ import (
 
 // Tally is [Summarize] kept up to date: members come, change and go one at a time, each in O(log n), and the summary is
 // ready at any time without a look at the members. For equal members it equals Summarize byte for byte, whatever the
-// order in which they came. A Tally is safe for concurrent use; make it with [NewTally].
+// order in which they came. A Tally is safe for concurrent use. Make it with [NewTally]; the zero Tally sums up nothing
+// that has a name.
 type Tally struct {
 	mu      sync.Mutex
 	as      Type
@@ -26,15 +27,16 @@ type Tally struct {
 
 // NewTally returns an empty tally that sums up condition source of its members as condition as.Name; see [Summarize]
 // for what as means.
-func NewTally(as Type, source string) *Tally {
-	return &Tally{as: as, source: source, members: map[string]*member{}, groups: map[statement]*group{}}
-}
+func NewTally(as Type, source string) *Tally { return &Tally{as: as, source: source} }
 
 // Put records the conditions of the member key, replacing what was recorded under it. conds is only read.
 func (t *Tally) Put(key string, conds []metav1.Condition) {
 	st := stateOf(&t.as, t.source, conds)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.members == nil {
+		t.members, t.groups = map[string]*member{}, map[statement]*group{}
+	}
 	m := t.members[key]
 	if m != nil {
 		if m.group.statement == st {

@@ -170,7 +170,8 @@ func deleteOptions(r *http.Request, media string, body []byte) (metav1.DeleteOpt
 		}
 		if v := r.URL.Query().Get("orphanDependents"); v != "" {
 			orphan := v == "true"
-			o.OrphanDependents = &orphan //nolint:staticcheck // deprecated, and still obeyed by the server
+			//lint:ignore SA1019 it is deprecated, and still obeyed by the server
+			o.OrphanDependents = &orphan
 		}
 		return o, nil
 	}

@@ -70,7 +70,8 @@ func (l *laws) judgeDelete(r *http.Request, w *Write, body []byte) (fenced bool)
 		l.report(DeleteCollection, *w, "many objects at once")
 		return false
 	}
-	if o.PropagationPolicy == nil && o.OrphanDependents == nil { //nolint:staticcheck // deprecated, and still a policy
+	//lint:ignore SA1019 it is deprecated, and still a policy
+	if o.PropagationPolicy == nil && o.OrphanDependents == nil {
 		l.report(DeletePolicy, *w, "no propagation policy")
 	}
 	switch {

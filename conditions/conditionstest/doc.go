@@ -6,12 +6,13 @@
 // what they are missing.
 //
 //	func TestConditions(t *testing.T) {
-//		conditionstest.Verify(t, conditionstest.Exercise(health, func(live []metav1.Condition, gen int64, now time.Time) ([]metav1.Condition, error) {
+//		reconcile := func(live []metav1.Condition, gen int64, now time.Time) ([]metav1.Condition, error) {
 //			pass := health.Begin(live, gen, nil)
 //			pass.Put(serving(world))
 //			r, err := pass.Done(now)
 //			return r.Conditions, err
-//		}))
+//		}
+//		conditionstest.Verify(t, conditionstest.Exercise(health, reconcile))
 //	}
 //
 // [Check] judges states recorded elsewhere, for example by a watch in an end-to-end test.

@@ -137,7 +137,7 @@ func (c Case[T]) live(t testing.TB, d disturbance) ([]request, error) {
 func (l *life[T]) start() (err error) {
 	l.process, err = l.New(l.wire)
 	if err != nil {
-		return fmt.Errorf("New: %w", err)
+		return fmt.Errorf("the case's New: %w", err)
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (l *life[T]) until(ctx context.Context, done func(finalizers.Result[T]) boo
 		}
 		if l.Between != nil {
 			if err := l.Between(ctx, l.world); err != nil {
-				return fmt.Errorf("Between: %w", err)
+				return fmt.Errorf("the case's Between: %w", err)
 			}
 		}
 	}

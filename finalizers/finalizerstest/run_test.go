@@ -33,9 +33,8 @@ func object(name string) *corev1.ConfigMap {
 
 // good is a cleanup in two waves: a backup that needs the volume, then the volume, in any world.
 type good struct {
-	c       client.Client
-	wrong   *[]string // what must never happen
-	careful bool
+	c     client.Client
+	wrong *[]string // what must never happen
 }
 
 func (g good) backup(ctx context.Context, _ dying) finalizers.Outcome {

@@ -5,8 +5,6 @@ package integration
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -230,13 +228,4 @@ func (l *childLab) stored() []client.Object {
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: &off,
 				Containers: []corev1.Container{{Name: "b", Image: "registry.example.com/b:1"}}}}}},
 	}
-}
-
-func (l *childLab) versions(objs []client.Object) string {
-	var b strings.Builder
-	for _, o := range objs {
-		c := o.DeepCopyObject().(client.Object)
-		fmt.Fprintf(&b, "%T %s %s\n", c, c.GetName(), l.get(c).GetResourceVersion())
-	}
-	return b.String()
 }

@@ -167,7 +167,7 @@ func (s *story) acts() []act {
 				return "", err
 			}
 			if !meta.IsStatusConditionTrue(db.Status.Conditions, "VersionSkew") {
-				return "", errors.New("VersionSkew is not True though chart and spec disagree")
+				return "", errors.New("condition VersionSkew is not True though chart and spec disagree")
 			}
 			_, applies, status := split(requests)
 			return fmt.Sprintf("Ready after %.1f s, VersionSkew reported and not fought, %s", took.Seconds(), s.cost(requests, "%d applies, %d status writes", applies, status)), nil
@@ -207,7 +207,7 @@ func (s *story) acts() []act {
 				}
 			}
 			if noticed.IsZero() || noticed.Sub(lost) > 5*time.Second {
-				return "", errors.New("Ready did not turn within 5 s of the loss")
+				return "", errors.New("condition Ready did not turn within 5 s of the loss")
 			}
 			return fmt.Sprintf("Ready turned after %.1f s, made again and Ready after %.1f s", noticed.Sub(lost).Seconds(), took.Seconds()), nil
 		},
