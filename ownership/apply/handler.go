@@ -1,0 +1,61 @@
+// Copyright The Ashlar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Handler maps events of children to their owner, whatever carries the claim: across namespaces, and to cluster-scoped
+// owners. Use it with Watches for every declared kind. It looks nothing up: the declaration knows the owner's scope.
+func (a *Applier) Handler() handler.EventHandler {
+	return handler.WithLowPriorityWhenUnchanged[client.Object, reconcile.Request](toOwner{a})
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+type toOwner struct{ a *Applier }
+
+func (h toOwner) Create(_ context.Context, e event.CreateEvent, q queue) { h.add(e.Object, q) }
+
+func (h toOwner) Generic(_ context.Context, e event.GenericEvent, q queue) { h.add(e.Object, q) }
+
+func (h toOwner) Delete(_ context.Context, e event.DeleteEvent, q queue) {
+	if e.Object != nil {
+		h.a.mem.forget(e.Object.GetUID())
+	}
+	h.add(e.Object, q)
+}
+
+// Update tells both owners when a child changed hands.
+func (h toOwner) Update(_ context.Context, e event.UpdateEvent, q queue) {
+	was, had := h.request(e.ObjectOld)
+	is, has := h.request(e.ObjectNew)
+	if had && (!has || was != is) {
+		q.Add(was)
+	}
+	if has {
+		q.Add(is)
+	}
+}
+
+func (h toOwner) add(o client.Object, q queue) {
+	if r, ok := h.request(o); ok {
+		q.Add(r)
+	}
+}
+
+func (h toOwner) request(o client.Object) (reconcile.Request, bool) {
+	if o == nil {
+		return reconcile.Request{}, false
+	}
+	n, ok := h.a.set.RequestFor(o)
+	return reconcile.Request{NamespacedName: n}, ok
+}

@@ -1,0 +1,39 @@
+// Copyright The Ashlar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ownershiptest checks what an operator declares about its children, without a cluster: the set, and the
+// function that computes the desired objects.
+//
+//	func TestChildren(t *testing.T) {
+//		ownershiptest.Check(t, ownershiptest.Subject{
+//			Set:     controller.Children(),
+//			Scheme:  scheme,
+//			Owner:   &v1.Database{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "orders", UID: "1"}},
+//			Desired: func(o client.Object) []client.Object { return controller.Desired(o.(*v1.Database)) },
+//		})
+//	}
+//
+// # Guarantees
+//
+//   - Check reports, each law as a sub-test: desired objects are legal for the set; two computations are equal; neither
+//     owner nor desired objects are changed by planning; one pass converges; the order of declaration does not matter to
+//     the outcome; somebody else's objects of the same names stay untouched; a terminating owner creates only what
+//     cleanup needs; drift of every declared text is corrected; a teardown leaves nothing.
+//   - World holds objects as a server would: uids and resource versions of its own, deletes that respect finalizers.
+//
+// # Assumptions
+//
+//   - Desired is a function of the owner alone.
+//
+// # Cost
+//
+// A few plans per law, in memory.
+//
+// # RBAC
+//
+// None.
+//
+// # Not for
+//
+// What only a server does: defaulting, admission, garbage collection. Test that against a real one.
+package ownershiptest
