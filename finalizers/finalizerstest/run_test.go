@@ -193,14 +193,14 @@ func TestRunReports(t *testing.T) {
 			change: func(c *finalizerstest.Case[owner]) {
 				c.New = func(client.Client) (*finalizers.Finalizer[owner], error) { return finalizers.New[owner]("", nil) }
 			},
-			want: "undisturbed: New:",
+			want: "undisturbed: the case's New:",
 		},
 		"between": {
 			reason: "an error of Between is one of the case",
 			change: func(c *finalizerstest.Case[owner]) {
 				c.Between = func(context.Context, client.Client) error { return errors.New("broken") }
 			},
-			want: "undisturbed: being deleted: Between: broken",
+			want: "undisturbed: being deleted: the case's Between: broken",
 		},
 		"apply": {
 			reason: "an error of apply that does not go away",
