@@ -150,7 +150,7 @@ func (o *owned) checkConditions(w *want) error {
 			errs = append(errs, fmt.Errorf("condition %q: status %q is not True, False or Unknown", c.Type, c.Status))
 		}
 		if !validReason(c.Reason) {
-			errs = append(errs, fmt.Errorf("condition %q: reason %q is not 1 to %d bytes of letters, digits, _ , : starting with a letter and ending in none of , :",
+			errs = append(errs, fmt.Errorf("condition %q: reason %q is not 1 to %d bytes of letters, digits, _ , : that start with a letter and end in neither",
 				c.Type, c.Reason, maxReason))
 		}
 		if c.ObservedGeneration < 0 {
