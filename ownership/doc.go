@@ -43,8 +43,9 @@
 // # Cost
 //
 // Planning is linear in declared plus live objects and sends nothing. A member whose resourceVersion is the one an
-// executor remembers costs the encoding and hash of its declaration; otherwise also one encoding and comparison of the
-// live object.
+// executor remembers costs one hash of its declaration as it lies in memory. A member that was written by others since,
+// as by every status update, costs in addition the encoding of its declaration and of the live object, and one
+// comparison.
 //
 // # RBAC
 //

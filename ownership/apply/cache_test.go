@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -101,7 +100,7 @@ func (i *indexer) IndexField(_ context.Context, o client.Object, field string, f
 // newIndexedServer copies the objects of a server behind a client that knows the indexes.
 func newIndexedServer(t *testing.T, idx *indexer, from *server) client.Client {
 	t.Helper()
-	b := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithReturnManagedFields()
+	b := fake.NewClientBuilder().WithScheme(testScheme()).WithReturnManagedFields()
 	for _, o := range idx.objs {
 		b = b.WithIndex(o, idx.field, idx.fields[fmt.Sprintf("%T", o)])
 	}
@@ -114,7 +113,7 @@ func newIndexedServer(t *testing.T, idx *indexer, from *server) client.Client {
 // conditionOf plans the object against itself as stored and sums the result up.
 func conditionOf(t *testing.T, o client.Object) metav1.Condition {
 	t.Helper()
-	gvk, err := apiutil.GVKForObject(o, scheme.Scheme)
+	gvk, err := apiutil.GVKForObject(o, testScheme())
 	if err != nil {
 		t.Fatal(err)
 	}

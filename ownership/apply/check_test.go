@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -78,7 +77,7 @@ func TestCheck(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme.Scheme).WithRESTMapper(m).Build(), interceptor.Funcs{
+			c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(testScheme()).WithRESTMapper(m).Build(), interceptor.Funcs{
 				Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
 					u := o.(*unstructured.Unstructured)
 					verb, _, _ := unstructured.NestedString(u.Object, "spec", "resourceAttributes", "verb")

@@ -39,7 +39,7 @@
 //
 // A pass over converged children sends nothing. A change costs one apply per changed child, a prune one delete per
 // child, an adoption one live read per pass. A conflict costs one live read and one more write, at most twice. At the
-// end of a teardown one live list per label-carried kind confirms that nothing is left. Memory: some 200 bytes for each
+// end of a teardown one live list per label-carried kind confirms that nothing is left. Memory: some 300 bytes for each
 // of at most 100 000 remembered children.
 //
 // # RBAC

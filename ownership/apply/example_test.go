@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -25,7 +24,7 @@ func example() (*corev1.Service, *apply.Applier, client.Client) {
 	owner := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "orders", UID: "1", Generation: 3, Finalizers: []string{"example.com/web"}}}
 	other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "billing", UID: "2", Finalizers: []string{"example.com/web"}}}
 	taken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "taken", UID: "9"}}
-	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(owner, other, taken).Build()
+	c := fake.NewClientBuilder().WithScheme(testScheme()).WithObjects(owner, other, taken).Build()
 	set, err := ownership.New("children", corev1.SchemeGroupVersion.WithKind("Service"), []ownership.Kind{
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap")},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Carrier: ownership.Label},

@@ -428,3 +428,19 @@ func TestNamespaceTerminatingIsAnErrorCallersCanTell(t *testing.T) {
 		t.Errorf("got %v", c)
 	}
 }
+
+// What the server refuses every time is an error, not a race.
+func TestRefusedReferenceIsAnError(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, false, database())
+	a := newApplier(t, s)
+	pass(t, a, configMap("config", "mode", "fast"))
+	s.before = func(r *request) error {
+		return invalid(schema.GroupResource{Resource: "configmaps"}, r.Name, "metadata.ownerReferences", "refused")
+	}
+	s.taken()
+	res, err := a.Sync(t.Context(), database(), []client.Object{configMap("config", "mode", "slow")}, ownership.Policy{})
+	if !apierrors.IsInvalid(err) || len(s.taken()) != 3 || res.Decisions[0].Err == nil {
+		t.Errorf("got %v, %v", res.Decisions, err)
+	}
+}

@@ -62,15 +62,26 @@ type server struct {
 	before func(*request) error
 }
 
+// testScheme knows every kind of the tests: the fake registers unknown ones on first use, which races.
+var testScheme = sync.OnceValue(func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	if err := scheme.AddToScheme(s); err != nil {
+		panic(err)
+	}
+	s.AddKnownTypeWithName(databaseKind, &unstructured.Unstructured{})
+	s.AddKnownTypeWithName(databaseKind.GroupVersion().WithKind("DatabaseList"), &unstructured.UnstructuredList{})
+	return s
+})
+
 // converters are what the fake builds for itself each time, parsed once.
 var converters = sync.OnceValue(func() []managedfields.TypeConverter {
-	return []managedfields.TypeConverter{applyconfigurations.NewTypeConverter(scheme.Scheme), managedfields.NewDeducedTypeConverter()}
+	return []managedfields.TypeConverter{applyconfigurations.NewTypeConverter(testScheme()), managedfields.NewDeducedTypeConverter()}
 })
 
 func newServer(t testing.TB, strip bool, objs ...client.Object) *server {
 	t.Helper()
 	s := &server{}
-	b := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithTypeConverters(converters()...).WithObjects(objs...)
+	b := fake.NewClientBuilder().WithScheme(testScheme()).WithTypeConverters(converters()...).WithObjects(objs...)
 	if !strip {
 		b = b.WithReturnManagedFields()
 	}

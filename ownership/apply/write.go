@@ -49,6 +49,10 @@ func (a *Applier) write(ctx context.Context, plan ownership.Plan, d ownership.De
 		if !next.Verb.Writes() {
 			return next
 		}
+		if try == tries && apierrors.IsInvalid(err) {
+			d.Err = fmt.Errorf("%s: %w", verbOf(d), err) // not a race: the server refuses the document each time
+			return d
+		}
 		if try == tries {
 			next.Verb, next.Evidence, next.Object = ownership.Wait, ownership.Evidence{}, nil
 			next.Why = fmt.Sprintf("busy: changed by others during %d tries", tries)
