@@ -27,39 +27,50 @@ import (
 
 type deletion = finalizers.Deletion[*dbv1.Database]
 
-// steps is the cleanup, in order: a backup while the volumes are there, then the
-// pods, then the volumes, which the API server keeps as long as a pod uses them.
+// steps is the cleanup, in order: what the user asked for, a backup while the
+// volumes are there, then the pods, then the volumes, which the API server keeps
+// as long as a pod uses them.
 func (r *Reconciler) steps() []finalizers.Step[*dbv1.Database] {
 	return []finalizers.Step[*dbv1.Database]{
-		{Name: "backup", Do: r.unlessOrphaned(r.backup), Deadline: time.Hour, InTerminatingNamespace: finalizers.Skip},
-		{Name: "stop", Do: r.unlessOrphaned(r.stop), After: []string{"backup"}},
-		{Name: "volumes", Do: r.unlessOrphaned(r.drop), After: []string{"stop"}},
+		{Name: "evidence", Do: r.evidence},
+		{Name: "backup", Do: unlessOrphaned(r.backup), After: []string{"evidence"}, Deadline: time.Hour, InTerminatingNamespace: finalizers.Skip},
+		{Name: "stop", Do: unlessOrphaned(r.stop), After: []string{"backup"}},
+		{Name: "volumes", Do: unlessOrphaned(r.drop), After: []string{"stop"}},
 	}
 }
 
-// unlessOrphaned turns a step into nothing when the user asked to keep the
-// children. The Database itself shows that for a moment only; afterwards the
-// evidence is a native child from which the garbage collector took our
-// reference. It must not come from the cache: that of the Databases may already
-// show the orphan finalizer gone while that of the children still shows our
-// reference. The evidence stays where it is, so every step looks again and a
-// restart loses nothing.
-func (r *Reconciler) unlessOrphaned(do func(context.Context, deletion) finalizers.Outcome) func(context.Context, deletion) finalizers.Outcome {
-	return func(ctx context.Context, d deletion) finalizers.Outcome {
-		orphaned, known := r.children.set.Orphaned(d.Object, nil)
-		for _, kind := range []string{"ConfigMap", "Service"} {
-			if known {
-				break
-			}
-			sibling := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kind}}
-			switch err := r.live.Get(ctx, client.ObjectKeyFromObject(d.Object), sibling); {
-			case err == nil:
-				orphaned, known = r.children.set.Orphaned(d.Object, []ownership.Object{sibling})
-			case !apierrors.IsNotFound(err):
-				return finalizers.Retry(fmt.Errorf("look for orphaned children: %w", err))
-			}
+// evidence finds out whether the user asked to keep the children. The Database
+// itself shows that for a moment only; afterwards it shows in a native child from
+// which the garbage collector took our reference. That must not come from the
+// cache: the one of Databases may already show the orphan finalizer gone while
+// that of the children still shows our reference. The answer is stored before the
+// next step starts, so that it is asked once and holds until the end.
+func (r *Reconciler) evidence(ctx context.Context, d deletion) finalizers.Outcome {
+	if d.Policy != "" {
+		return finalizers.Done()
+	}
+	for _, kind := range []string{"ConfigMap", "Service"} {
+		sibling := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kind}}
+		switch err := r.live.Get(ctx, client.ObjectKeyFromObject(d.Object), sibling); {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return finalizers.Retry(fmt.Errorf("look for orphaned children: %w", err))
 		}
-		if orphaned {
+		if orphaned, known := r.children.set.Orphaned(d.Object, []ownership.Object{sibling}); known {
+			if orphaned {
+				return finalizers.Done().Under(metav1.DeletePropagationOrphan)
+			}
+			break
+		}
+	}
+	return finalizers.Done()
+}
+
+// unlessOrphaned turns a step into nothing when the user asked to keep the children.
+func unlessOrphaned(do func(context.Context, deletion) finalizers.Outcome) func(context.Context, deletion) finalizers.Outcome {
+	return func(ctx context.Context, d deletion) finalizers.Outcome {
+		if d.Policy == metav1.DeletePropagationOrphan {
 			return finalizers.Done()
 		}
 		return do(ctx, d)
