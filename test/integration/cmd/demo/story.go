@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,8 +44,9 @@ type story struct {
 	recorder *lab.Recorder
 	operator *lab.Process
 	timeline timeline
-	told     int      // changes printed so far
-	summary  []string // what happened
+	told     int          // changes printed so far
+	before   []lab.Change // those of the acts before this one
+	summary  []string     // what happened
 	wrong    []error
 }
 
@@ -126,8 +129,8 @@ func (s *story) play(ctx context.Context, number int, act act) error {
 	if err != nil {
 		return err
 	}
-	changes := all[min(s.told, len(all)):]
-	s.told = len(all)
+	s.before, s.told = all[:s.told], len(all)
+	changes := all[len(s.before):]
 	s.timeline.print(os.Stdout, s.start, changes, requests)
 	said, err := act.check(took, changes, requests)
 	if err != nil {
@@ -236,8 +239,8 @@ func (s *story) acts() []act {
 		},
 		until: s.gone,
 		check: func(took time.Duration, changes []lab.Change, _ audit.Requests) (string, error) {
-			if err := inOrder(changes); err != nil {
-				return "", err
+			if faults := lab.Disorder(append(s.standing(), changes...), true); len(faults) > 0 {
+				return "", errors.New(strings.Join(faults, "; "))
 			}
 			return fmt.Sprintf("backup Job, then StatefulSet and pods, then volumes, then the Database: in order, in %.1f s, nothing left", took.Seconds()), nil
 		},
@@ -280,63 +283,15 @@ func split(requests audit.Requests) (finalizer, applies, status int) {
 	return finalizer, applies, status
 }
 
-// inOrder checks the order of a cleanup by the revisions of the server.
-func inOrder(changes []lab.Change) error {
-	first := func(kind string, match func(lab.Change) bool) (at uint64) {
-		for _, change := range changes {
-			if change.Object.GetKind() == kind && match(change) {
-				return change.Version
-			}
-		}
-		return 0
-	}
-	last := func(kind string) (at uint64) {
-		for _, change := range changes {
-			if change.Object.GetKind() == kind && change.Type == watch.Deleted {
-				at = change.Version
-			}
-		}
-		return at
-	}
-	dying := func(c lab.Change) bool { return c.Object.GetDeletionTimestamp() != nil || c.Type == watch.Deleted }
-	steps := []struct {
-		what string
-		at   uint64
-	}{
-		{"the backup Job succeeded", first("Job", func(c lab.Change) bool {
-			for _, condition := range conditionsOf(c.Object) {
-				if condition["type"] == "Complete" && condition["status"] == "True" {
-					return true
-				}
-			}
-			return false
-		})},
-		{"the StatefulSet went", first("StatefulSet", dying)},
-		{"the last pod was gone", lastPod(changes)},
-		{"the first volume went", first("PersistentVolumeClaim", dying)},
-		{"the last volume was gone", last("PersistentVolumeClaim")},
-		{"the Database was gone", last("Database")},
-	}
-	for i, step := range steps {
-		if step.at == 0 {
-			return fmt.Errorf("it was not seen that %s", step.what)
-		}
-		if i > 0 && step.at < steps[i-1].at {
-			return fmt.Errorf("%s before %s", step.what, steps[i-1].what)
+// standing is the last change of every object that was there when the act began.
+func (s *story) standing() []lab.Change {
+	last := map[types.UID]lab.Change{}
+	for _, change := range s.before {
+		if last[change.Object.GetUID()] = change; change.Type == watch.Deleted {
+			delete(last, change.Object.GetUID())
 		}
 	}
-	return nil
-}
-
-// lastPod is when the last pod of the StatefulSet was gone; the Job's pod stays longer.
-func lastPod(changes []lab.Change) (at uint64) {
-	for _, change := range changes {
-		refs := change.Object.GetOwnerReferences()
-		if change.Object.GetKind() == "Pod" && change.Type == watch.Deleted && len(refs) > 0 && refs[0].Kind == "StatefulSet" {
-			at = change.Version
-		}
-	}
-	return at
+	return slices.Collect(maps.Values(last))
 }
 
 func (s *story) database() *databasev1.Database {
