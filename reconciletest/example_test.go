@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -107,4 +110,79 @@ func ExampleMutationDetector_Guard() {
 	fmt.Println(d.Check())
 	// Output:
 	// check ConfigMap a: metadata.labels[app] changed from "web" to nothing in a shared object
+}
+
+func ExampleWithExempt() {
+	laws := reconciletest.NewLawTransport(nil, &server{},
+		reconciletest.WithExempt(schema.GroupResource{Group: "example.com", Resource: "heartbeats"}))
+	r, _ := http.NewRequest(http.MethodPut, "https://server/apis/example.com/v1/namespaces/shop/heartbeats/a", strings.NewReader("{}"))
+	resp, err := (&http.Client{Transport: laws}).Do(r)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = resp.Body.Close()
+	fmt.Println(len(laws.Violations()), "violations")
+	// Output:
+	// 0 violations
+}
+
+func ExampleNewStrictServer() {
+	server, err := reconciletest.NewStrictServer([]reconciletest.Resource{{
+		GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Database"}, Plural: "databases",
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	c, err := client.New(&rest.Config{Host: "https://strict", Transport: server}, client.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	db := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Database",
+		"metadata": map[string]any{"namespace": "shop", "name": "orders", "finalizers": []any{"example.com/cleanup"}},
+	}}
+	if err := c.Create(ctx, db); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := c.Delete(ctx, db); err != nil {
+		fmt.Println(err)
+		return
+	}
+	late := []byte(`[{"op":"add","path":"/metadata/finalizers/-","value":"example.com/late"}]`)
+	fmt.Println(c.Patch(ctx, db, client.RawPatch("application/json-patch+json", late)))
+	// Output:
+	// Database.example.com "orders" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers [example.com/late]
+}
+
+func ExampleStrictServer_Collect() {
+	server, err := reconciletest.NewStrictServer([]reconciletest.Resource{{
+		GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Plural: "configmaps", NoStatus: true,
+	}}, reconciletest.WithClock(func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	c, err := client.New(&rest.Config{
+		Host: "https://strict", Transport: server, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+	}, client.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "child",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "of-a-dead-owner"}},
+	}}
+	if err := c.Create(context.Background(), child); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(server.Collect())
+	// Output:
+	// [deleted ConfigMap shop/child, whose owners are gone]
 }
