@@ -103,7 +103,7 @@ func TestForRefuses(t *testing.T) {
 		writer string
 		want   string
 	}{
-		"omitempty number":      {"0 would be removed, not written", declare[vanishingInt](&Database{}, readyOnly), "w", `"n" of statussync_test.vanishingInt is a int32 with omitempty`},
+		"omitempty number":      {"0 would be removed, not written", declare[vanishingInt](&Database{}, readyOnly), "w", `"n" of statussync_test.vanishingInt is of kind int32 with omitempty`},
 		"omitzero bool":         {"false would be removed", declare[vanishingBool](&Database{}, readyOnly), "w", `"b"`},
 		"omitempty inside":      {"the leaf is owned like any other", declare[nested](&Database{}, readyOnly), "w", `"network.s"`},
 		"omitempty embedded":    {"it is inlined", declare[embedded](&Database{}, readyOnly), "w", `"n"`},

@@ -30,7 +30,8 @@
 //   - A write names the version it was decided on. The server ignores the uid in a status write, so this is what keeps
 //     a verdict off an object that was deleted and made again under the same name.
 //   - lastTransitionTime moves with the status only, whatever the caller passes. The order of conditions is the declared
-//     one; other lists keep the caller's order. Messages are cut to what the server takes, on a rune.
+//     one; other lists keep the caller's order. Messages are cut to what the server takes, on a rune, and characters the
+//     server's YAML reader refuses or folds arrive as they are.
 //   - A conflict is no error: a live read decides again, and after three tries the outcome is Deferred, with the name of
 //     who keeps writing. A write without a version is never the way out.
 //   - Neither the object passed in, which may be a cache's, nor the verdict is changed.
@@ -48,7 +49,8 @@
 //
 // Converged, also on a cache that strips managedFields: no request, at most two allocations. A change: one request. A
 // cached object older than this writer's last write: none when the verdict is the same, else a live read first. Each of
-// at most two conflicts: a live read and one more apply. Removing what another manager holds too: one JSON Patch before
+// at most two conflicts: a live read and one more apply. An object that is gone: one live read more until the writer has
+// written once, to tell it from a kind without status subresource. Removing what another manager holds too: one JSON Patch before
 // the apply, once; if the cache strips managedFields, the server's refusal comes first.
 //
 // Writes that change messages only are 30 s apart per object ([WithMessageInterval]); a change of status, reason,

@@ -142,7 +142,7 @@ func ExampleFor_payload() {
 	_, err := statussync.For[payload](g, "health", &Database{}, statussync.Owns{})
 	fmt.Println(err)
 	// Output:
-	// make status writer "health": payload field "replicas" of statussync_test.payload is a int32 with omitempty and no pointer: its zero value would be removed, not written; make it a pointer or drop omitempty
+	// make status writer "health": payload field "replicas" of statussync_test.payload is of kind int32 with omitempty and no pointer: its zero value would be removed, not written; make it a pointer or drop omitempty
 }
 
 func ExampleWriter_Manager() {

@@ -193,7 +193,7 @@ func vanishing(t reflect.Type, at string, above []reflect.Type) []error {
 			e = e.Elem()
 		} else if scalar(e) {
 			if f.omitEmpty || f.omitZero {
-				errs = append(errs, fmt.Errorf("payload field %q of %s is a %s with omitempty and no pointer: its zero value would be removed, not written; make it a pointer or drop omitempty",
+				errs = append(errs, fmt.Errorf("payload field %q of %s is of kind %s with omitempty and no pointer: its zero value would be removed, not written; make it a pointer or drop omitempty",
 					name, above[0], e.Kind()))
 			}
 			continue

@@ -96,12 +96,12 @@ func TestTakeOver(t *testing.T) {
 	if err := json.Unmarshal([]byte(patch), &ops); err != nil {
 		t.Fatal(err)
 	}
-	if len(ops) != 2 || ops[0].Path != "/metadata/managedFields" || ops[1].Path != "/metadata/resourceVersion" ||
-		string(ops[1].Value) != `"`+obj.ResourceVersion+`"` {
+	if len(ops) != 3 || ops[0].Path != "/metadata/uid" || ops[1].Path != "/metadata/managedFields" || ops[2].Path != "/metadata/resourceVersion" ||
+		string(ops[0].Value) != `"uid-1"` || string(ops[2].Value) != `"`+obj.ResourceVersion+`"` {
 		t.Errorf("patch = %s", patch)
 	}
 	var entries []metav1.ManagedFieldsEntry
-	if err := json.Unmarshal(ops[0].Value, &entries); err != nil {
+	if err := json.Unmarshal(ops[1].Value, &entries); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}

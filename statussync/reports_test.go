@@ -225,9 +225,19 @@ func TestClusterAPI10787GoneIsNoError(t *testing.T) {
 	s.before = func(int, request) error {
 		return apierrors.NewNotFound(schema.GroupResource{Group: group.Group, Resource: "databases"}, "db")
 	}
-	r := sync_(t, newWriter(t, s), live(t, other), ready(1, "x"))
-	if r.Outcome != statussync.Gone || verbs(s.take()) != "apply" {
+	w := newWriter(t, s)
+	obj := live(t, other)
+	r := sync_(t, w, obj, ready(1, "x"))
+	if r.Outcome != statussync.Gone || verbs(s.take()) != "apply get" { // the read tells a missing subresource apart
 		t.Errorf("%+v", r)
+	}
+	answer := s.before
+	s.before = nil
+	sync_(t, w, obj, ready(1, "x"))
+	s.before = answer
+	s.take()
+	if r := sync_(t, w, live(t, other), ready(1, "y")); r.Outcome != statussync.Gone || verbs(s.take()) != "apply" {
+		t.Errorf("once something was written: %+v", r)
 	}
 }
 

@@ -60,8 +60,8 @@ const (
 	// Repaired: Field held an observedGeneration above the object's generation, which no controller can have observed.
 	Repaired = "Repaired"
 
-	// Altered: the server stored something else in Field than was sent: the schema lacks the field, defaults it, or a
-	// webhook changes it. It is not written again until the desired value changes.
+	// Altered: the server stored something else in Field than was sent: the schema defaults it, another manager holds a
+	// part of it, or a webhook changes it. It is written again when the desired value or the stored one changes.
 	Altered = "Altered"
 )
 

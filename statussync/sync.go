@@ -102,8 +102,7 @@ func (p *pass) run(ctx context.Context, v view, d decision) (Result, error) {
 			case err == nil:
 				return r, nil
 			case apierrors.IsNotFound(err):
-				c.memory.drop(p.want.uid)
-				return Result{Outcome: Gone, Why: whyMissing}, nil
+				return p.missing(ctx, err)
 			case apierrors.IsTooManyRequests(err):
 				if after, ok := apierrors.SuggestsClientDelay(err); ok && after > 0 {
 					return Result{Outcome: Deferred, Why: "the server is busy", RequeueAfter: time.Duration(after) * time.Second}, nil
@@ -122,8 +121,7 @@ func (p *pass) run(ctx context.Context, v view, d decision) (Result, error) {
 		live := c.source.empty()
 		p.requests++
 		if err := c.group.live.Get(ctx, p.key, live); apierrors.IsNotFound(err) {
-			c.memory.drop(p.want.uid)
-			return Result{Outcome: Gone, Why: whyMissing}, nil
+			return p.gone(whyMissing), nil
 		} else if err != nil {
 			return Result{}, fmt.Errorf("read it live: %w", err)
 		}
@@ -145,7 +143,7 @@ func (p *pass) run(ctx context.Context, v view, d decision) (Result, error) {
 					r.Outcome, r.Object = Written, live
 				}
 			case gone:
-				c.memory.drop(p.want.uid)
+				return p.gone(d.why), nil
 			}
 			return r, nil
 		}
@@ -224,8 +222,32 @@ func (p *pass) write(ctx context.Context, v *view, d *decision) (Result, error) 
 	if c.owned.compare(v, p.want, &left); left.changed&^(changedPayload|removedPayload) != 0 {
 		d.echo = left.field
 	}
-	r := Result{Outcome: Written, Object: p.obj, Why: d.explain(), Findings: c.findings(d)}
-	return r, nil
+	return Result{Outcome: Written, Object: p.obj, Why: d.explain(), Findings: c.findings(d)}, nil
+}
+
+// missing handles a write that was answered with NotFound. A kind without status subresource is answered the same, and
+// is no reason to be quiet, so until a write has gone through the object is looked for.
+func (p *pass) missing(ctx context.Context, answer error) (Result, error) {
+	c := p.core
+	if c.served.Load() {
+		return p.gone(whyMissing), nil
+	}
+	live := c.source.empty()
+	p.requests++
+	switch err := c.group.live.Get(ctx, p.key, live); {
+	case apierrors.IsNotFound(err):
+		return p.gone(whyMissing), nil
+	case err != nil:
+		return Result{}, fmt.Errorf("read it live: %w", err)
+	case live.GetUID() != p.want.uid:
+		return p.gone(whyOther), nil
+	}
+	return Result{}, fmt.Errorf("apply (the object exists, so its kind has no status subresource): %w", answer)
+}
+
+func (p *pass) gone(why string) Result {
+	p.core.memory.drop(p.want.uid)
+	return Result{Outcome: Gone, Why: why}
 }
 
 // apply sends the one request. v and p.obj become what the server stored.
@@ -260,6 +282,7 @@ func (p *pass) adopt(stored client.Object, v *view) error {
 	if err != nil {
 		return fmt.Errorf("decode the server's reply: %w", err)
 	}
+	p.core.served.Store(true)
 	p.obj, *v = stored, n
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ashlar-go/ashlar/statussync"
@@ -298,8 +300,10 @@ func TestSyncAfterAConflict(t *testing.T) {
 		},
 		"gone": {
 			"deleted meanwhile", func(t *testing.T, c client.Client) {
-				// The fake client would create it; a real server does not.
-			}, statussync.Gone, "apply", "does not exist",
+				if err := c.Delete(context.Background(), live(t, c)); err != nil {
+					t.Fatal(err)
+				}
+			}, statussync.Gone, "apply get", "does not exist",
 		},
 		"made again": {
 			"deleted and recreated under its name", func(t *testing.T, c client.Client) {
@@ -323,7 +327,7 @@ func TestSyncAfterAConflict(t *testing.T) {
 					return nil
 				}
 				c.between(t, other)
-				if c.verbs == "apply" {
+				if name == "gone" { // the fake client would create it; a real server does not
 					return apierrors.NewNotFound(schema.GroupResource{Group: group.Group, Resource: "databases"}, "db")
 				}
 				return conflict()
@@ -351,14 +355,20 @@ func TestSyncErrors(t *testing.T) {
 		is     func(error) bool
 		says   string
 	}{
-		"forbidden":   {"it says which right is missing", apierrors.NewForbidden(gr, "db", errors.New("no")), apierrors.IsForbidden, "needs the verb patch"},
-		"invalid":     {"it names the object and keeps the causes", apierrors.NewInvalid(schema.GroupKind{Kind: "Database"}, "db", nil), apierrors.IsInvalid, "Database shop/db"},
-		"busy":        {"without a time the workqueue's back-off is better", apierrors.NewGenericServerResponse(http.StatusTooManyRequests, "patch", gr, "db", "", 0, true), apierrors.IsTooManyRequests, "shop/db"},
-		"broken":      {"it reaches the workqueue", apierrors.NewInternalError(errors.New("etcd")), apierrors.IsInternalError, "etcd"},
-		"unreachable": {"the cause can be asked for", fmt.Errorf("dial: %w", context.DeadlineExceeded), func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }, "sync status of"},
+		"forbidden":      {"it says which right is missing", apierrors.NewForbidden(gr, "db", errors.New("no")), apierrors.IsForbidden, "needs the verb patch"},
+		"invalid":        {"it names the object and keeps the causes", apierrors.NewInvalid(schema.GroupKind{Kind: "Database"}, "db", nil), apierrors.IsInvalid, "Database shop/db"},
+		"busy":           {"without a time the workqueue's back-off is better", apierrors.NewGenericServerResponse(http.StatusTooManyRequests, "patch", gr, "db", "", 0, true), apierrors.IsTooManyRequests, "shop/db"},
+		"no subresource": {"it is not taken for a deleted object", apierrors.NewNotFound(gr, "db"), apierrors.IsNotFound, "its kind has no status subresource"},
+		"broken":         {"it reaches the workqueue", apierrors.NewInternalError(errors.New("etcd")), apierrors.IsInternalError, "etcd"},
+		"unreachable":    {"the cause can be asked for", fmt.Errorf("dial: %w", context.DeadlineExceeded), func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }, "sync status of"},
 	} {
 		s, other := newServer(t, db(3))
-		s.before = func(int, request) error { return c.answer }
+		s.before = func(_ int, r request) error {
+			if r.Verb == "get" {
+				return nil
+			}
+			return c.answer
+		}
 		r, err := newWriter(t, s).Sync(t.Context(), live(t, other), ready(3, "x"))
 		if err == nil || !c.is(err) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s (%s): error = %v", name, c.reason, err)
@@ -406,5 +416,37 @@ func TestObserver(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// A writer is shared by all workers of a controller.
+func TestSyncConcurrently(t *testing.T) {
+	t.Parallel()
+	var objs []client.Object
+	for i := range 20 {
+		d := db(1)
+		d.Name, d.UID = fmt.Sprintf("db-%d", i), types.UID(fmt.Sprint(i))
+		objs = append(objs, d)
+	}
+	s, other := newServer(t, objs...)
+	w := newWriter(t, s)
+	var wg sync.WaitGroup
+	for _, o := range objs {
+		wg.Go(func() {
+			for n := range 10 {
+				d := &Database{}
+				if err := other.Get(t.Context(), client.ObjectKeyFromObject(o), d); err != nil {
+					t.Error(err)
+					return
+				}
+				if r, err := w.Sync(t.Context(), d, ready(1, fmt.Sprint(n/2))); err != nil || (r.Outcome == statussync.Written) != (n%2 == 0) {
+					t.Errorf("%s, pass %d: %+v, %v", o.GetName(), n, r, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(s.take()); n != 100 {
+		t.Errorf("%d requests", n)
 	}
 }

@@ -68,6 +68,7 @@ func (c *core) takeOver(ctx context.Context, obj client.Object, from []string) (
 			return Result{Why: "none of these managers holds what this writer owns"}, requests, nil
 		}
 		body, err := json.Marshal([]map[string]any{
+			{"op": "test", "path": "/metadata/uid", "value": first.uid},
 			{"op": "replace", "path": "/metadata/managedFields", "value": entries},
 			// replace, not test: another version is then a conflict and not a bare 422.
 			{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
@@ -85,7 +86,7 @@ func (c *core) takeOver(ctx context.Context, obj client.Object, from []string) (
 			return Result{Outcome: Written, Object: fresh, Why: "moved in managedFields"}, requests, nil
 		case apierrors.IsNotFound(err):
 			return Result{Outcome: Gone, Why: whyMissing}, requests, nil
-		case !apierrors.IsConflict(err):
+		case !apierrors.IsConflict(err) && !testFailed(err):
 			return Result{}, requests, err
 		}
 		last = live

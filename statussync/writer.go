@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,7 @@ type core struct {
 	owned   owned
 	source  source
 	memory  *memory
+	served  atomic.Bool // a status write went through, so the subresource is there
 }
 
 // For declares a writer of one kind. kind is an empty object of the Go type that is passed to Sync later: a pointer to
@@ -96,7 +98,8 @@ func newCore(g *Group, name string, kind client.Object, owns Owns, payload refle
 // block that wrote it, that block's fresh object.
 //
 // Requests: 0 when nothing changed. 1 when something did. Each of at most two conflicts costs one live read and one
-// more apply; then the outcome is Deferred. Removing what another manager owns too costs one JSON Patch before the
+// more apply; then the outcome is Deferred. An object that is gone costs one more live read until this writer has written
+// once: a kind without status subresource gives the same answer, and is an error. Removing what another manager owns too costs one JSON Patch before the
 // apply; when managedFields are stripped from the cache it is the server's refusal that tells, one request later.
 //
 // A conflict is never an error, nor is an object that is gone, nor a newer verdict. Errors are those of the declaration
