@@ -5,6 +5,7 @@ package integration
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/ashlar-go/ashlar/ownership"
 	"github.com/ashlar-go/ashlar/ownership/apply"
+	"github.com/ashlar-go/ashlar/reconciletest"
 )
 
 const ownershipFinalizer = "example.com/hold"
@@ -31,11 +33,12 @@ const ownershipFinalizer = "example.com/hold"
 // applier sends and can strip managedFields, as a cache does.
 type childLab struct {
 	*testing.T
-	ns    string
-	owner *corev1.ConfigMap
-	set   *ownership.Set
-	c     client.Client
-	strip bool
+	ns     string
+	owner  *corev1.ConfigMap
+	set    *ownership.Set
+	c      client.Client
+	strip  bool
+	judged client.WithWatch // what c sends through
 
 	mu     sync.Mutex
 	writes []string
@@ -71,7 +74,16 @@ func newChildLab(t *testing.T) *childLab {
 		t.Fatal(err)
 	}
 	l.set = set
-	l.c = l.client(cluster.Client)
+	// Everything an applier sends is held against the laws of writing, on the wire.
+	laws := reconciletest.NewLawTransport(t, nil)
+	config := cluster.Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return laws.Wrap(next) })
+	judged, err := client.NewWithWatch(config, client.Options{Scheme: cluster.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.judged = judged
+	l.c = l.client(judged)
 	return l
 }
 
