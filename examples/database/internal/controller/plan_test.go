@@ -103,7 +103,7 @@ func TestPlanPrintsAndWritesNothing(t *testing.T) {
 				db.Finalizers = []string{Finalizer}
 				db.DeletionTimestamp = &metav1.Time{Time: time.Unix(1699999999, 0)}
 			})},
-			want: []string{"finalizer: Clean backup"},
+			want: []string{"finalizer: Clean evidence"},
 		},
 	}
 	for name, c := range cases {
