@@ -206,7 +206,9 @@ func newStatusLab(t *testing.T) *statusLab {
 	l := &statusLab{t: t, other: other, count: &statusTally{}}
 	l.ns = namespace(ctx, t)
 	cfg := rest.CopyConfig(cluster.Config())
-	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return l.count.wrap(reconciletest.NewLawTransport(t, rt)) })
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return l.count.wrap(reconciletest.NewLawTransport(t, rt))
+	})
 	if l.mine, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
