@@ -17,6 +17,7 @@ help: ## List the targets.
 
 .PHONY: demo
 demo: ## Run the database operator end to end on a real control plane (KEEP=1 leaves it running; KUBECONFIG=… uses that cluster).
+	@command -v go >/dev/null || { echo "make demo: Go 1.26 or newer is not installed" >&2; exit 1; }
 	go run -C test/integration ./cmd/demo
 
 .PHONY: test

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -72,14 +73,22 @@ func (l *Lab) Run(o Operator) (*Process, error) {
 	p.cmd = exec.Command(l.binary, append(args, o.Args...)...)
 	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	if err := p.cmd.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the operator: %w", err), log.Close())
-	}
+	p.cmd.SysProcAttr = dieWithParent()
+	started := make(chan error)
 	go func() {
-		p.err = p.cmd.Wait()
+		// The kernel takes the end of the thread that forked for the end of the parent.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		if started <- err; err == nil {
+			p.err = p.cmd.Wait()
+		}
 		log.Close()
 		close(p.done)
 	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start the operator: %w", err)
+	}
 	return p, nil
 }
 

@@ -49,6 +49,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	s := &story{lab: l, class: class, start: time.Now()}
+	defer func() { err = errors.Join(err, s.stopOperator(context.WithoutCancel(ctx))) }()
 	if err := s.tell(ctx); err != nil {
 		return err
 	}

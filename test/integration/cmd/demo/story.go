@@ -85,6 +85,14 @@ func (s *story) startOperator() (err error) {
 	return err
 }
 
+// stopOperator ends the operator before its API server goes away; how it ends is part of the demo.
+func (s *story) stopOperator(ctx context.Context) error {
+	if s.operator == nil {
+		return nil
+	}
+	return s.operator.Stop(ctx)
+}
+
 func (s *story) play(ctx context.Context, number int, act act) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
