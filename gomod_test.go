@@ -29,7 +29,9 @@ type module struct {
 
 // directRequirements are all that the root module may require directly, and what for.
 var directRequirements = map[string]string{
+	"github.com/cilium/ebpf":               "bpfmap",
 	"github.com/google/go-cmp":             "tests",
+	"golang.org/x/sys":                     "bpfmap: errno and capabilities",
 	"k8s.io/api":                           "objects in tests",
 	"k8s.io/apimachinery":                  "conditions, ownership and everything above them",
 	"k8s.io/client-go":                     "csaupgrade, the workqueue interface",

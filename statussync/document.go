@@ -11,21 +11,25 @@ import (
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // document is the body of one status apply. It is a typed apply configuration to controller-runtime: it avoids
 // unstructured conversions and counts as typed for read-your-writes consistency, which finds the field ResourceVersion
 // by reflection and records it after the write.
 //
-// It marshals itself and keeps the server's reply as it came. A fake client zeroes it before it fills in the reply, so
-// nothing else can live in it.
+// It marshals itself and decodes the server's reply into the kind's own type, in one pass. A fake client zeroes it before
+// it fills in the reply; then all it can do is keep the reply as it came.
 type document struct {
 	ResourceVersion *string // sent: the precondition; received: the version the write was given
 
 	apiVersion, kind, namespace, name string
 
 	status []byte // JSON of the status object
-	reply  []byte
+
+	source source
+	stored client.Object // the reply; nil when a fake took the source away
+	reply  []byte        // the reply then
 }
 
 func (d *document) IsApplyConfiguration()  {}
@@ -64,6 +68,15 @@ func (d *document) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements json.Unmarshaler: it takes the server's reply.
 func (d *document) UnmarshalJSON(raw []byte) error {
+	if d.source != nil {
+		stored, err := d.source.decode(raw)
+		if err != nil {
+			return fmt.Errorf("decode the server's reply: %w", err)
+		}
+		version := stored.GetResourceVersion()
+		d.stored, d.ResourceVersion = stored, &version
+		return nil
+	}
 	var head struct {
 		Metadata struct {
 			ResourceVersion string `json:"resourceVersion"`

@@ -260,7 +260,7 @@ func (p *pass) apply(ctx context.Context, v *view, now time.Time) error {
 	version := v.resourceVersion
 	body := &document{
 		ResourceVersion: &version, apiVersion: c.version, kind: c.gvk.Kind,
-		namespace: p.key.Namespace, name: p.key.Name, status: status,
+		namespace: p.key.Namespace, name: p.key.Name, status: status, source: c.source,
 	}
 	p.requests++
 	err = c.group.client.Status().Apply(ctx, body, client.FieldOwner(c.manager), client.ForceOwnership)
@@ -270,11 +270,12 @@ func (p *pass) apply(ctx context.Context, v *view, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	stored, err := c.source.decode(body.reply)
-	if err != nil {
-		return fmt.Errorf("decode the server's reply: %w", err)
+	if body.stored == nil {
+		if body.stored, err = c.source.decode(body.reply); err != nil {
+			return fmt.Errorf("decode the server's reply: %w", err)
+		}
 	}
-	return p.adopt(stored, v)
+	return p.adopt(body.stored, v)
 }
 
 func (p *pass) adopt(stored client.Object, v *view) error {
