@@ -99,6 +99,10 @@ func TestExplained(t *testing.T) {
 			spoil: func(db *databasev1.Database) { db.Spec.Storage.Class = "no-such-class" },
 			typ:   "StorageReady", says: []string{"spec.storage.class", `"no-such-class"`, "does not exist"},
 		},
+		"unknown class, five replicas": {
+			spoil: func(db *databasev1.Database) { db.Spec.Storage.Class, db.Spec.Replicas = "no-such-class", 5 },
+			typ:   "StorageReady", says: []string{"spec.storage.class", `"no-such-class"`, "does not exist"},
+		},
 		"unsupported version": {
 			spoil: func(db *databasev1.Database) { db.Spec.Version = "9.6" },
 			typ:   "ConfigReady", says: []string{"spec.version", `"9.6"`, "16, 17, 18"},

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -43,6 +44,9 @@ type Lab struct {
 	binary string
 	temp   string
 	config *rest.Config // of the operator's service account
+
+	mu   sync.Mutex
+	made []client.Object // what was not in the cluster before
 }
 
 // Start brings up a control plane, or uses the cluster of kubeconfig if that is not
@@ -58,7 +62,7 @@ func Start(ctx context.Context, progress io.Writer, kubeconfig string, opts ...c
 		return nil, err
 	}
 	crds := func(ctx context.Context, config *rest.Config) error {
-		return ApplyFolder(ctx, config, filepath.Join(l.dir, "config", "crd", "bases"))
+		return l.applyFolder(ctx, config, filepath.Join(l.dir, "config", "crd", "bases"))
 	}
 	var err error
 	if kubeconfig == "" {
@@ -117,7 +121,7 @@ func (l *Lab) install(ctx context.Context) (err error) {
 	if err := l.Namespace(ctx, SystemNamespace); err != nil {
 		return err
 	}
-	if err := ApplyFolder(ctx, l.Config(), filepath.Join(l.dir, "config", "rbac")); err != nil {
+	if err := l.applyFolder(ctx, l.Config(), filepath.Join(l.dir, "config", "rbac")); err != nil {
 		return err
 	}
 	l.config, err = l.ServiceAccount(ctx, SystemNamespace, ServiceAccount)

@@ -56,6 +56,9 @@ func run(ctx context.Context) (err error) {
 	if os.Getenv("KEEP") != "" {
 		return s.keep(ctx)
 	}
+	if os.Getenv("KUBECONFIG") != "" {
+		return s.leave(ctx)
+	}
 	return nil
 }
 

@@ -87,10 +87,25 @@ func (s *story) startOperator() (err error) {
 
 // stopOperator ends the operator before its API server goes away; how it ends is part of the demo.
 func (s *story) stopOperator(ctx context.Context) error {
-	if s.operator == nil {
+	operator := s.operator
+	if s.operator = nil; operator == nil {
 		return nil
 	}
-	return s.operator.Stop(ctx)
+	return operator.Stop(ctx)
+}
+
+// leave takes away what the demo has put into somebody else's cluster. A demo that failed leaves it to be looked at.
+func (s *story) leave(ctx context.Context) error {
+	if err := s.stopOperator(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	if err := s.lab.Uninstall(ctx); err != nil {
+		return err
+	}
+	fmt.Println("  What the demo installed is gone from the cluster.")
+	return nil
 }
 
 func (s *story) play(ctx context.Context, number int, act act) error {
