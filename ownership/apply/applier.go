@@ -41,6 +41,7 @@ type Applier struct {
 	types sync.Map // reflect.Type to schema.GroupVersionKind
 
 	parallel    int
+	settle      time.Duration
 	propagation metav1.DeletionPropagation
 	observe     func(Event)
 	now         func() time.Time
@@ -66,6 +67,9 @@ func New(c client.Client, live client.Reader, s *ownership.Set, opts ...Option) 
 	}
 	if a.parallel < 1 {
 		return nil, fmt.Errorf("new applier for set %q: WithParallel(%d): at least 1", s.Name(), a.parallel)
+	}
+	if a.settle < 0 {
+		return nil, fmt.Errorf("new applier for set %q: WithSettle(%v): at least 0", s.Name(), a.settle)
 	}
 	switch a.propagation {
 	case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:

@@ -32,6 +32,7 @@ func TestNewApplier(t *testing.T) {
 		"no client": func() (*apply.Applier, error) { return apply.New(nil, s.live(), newSet(t)) },
 		"no reader": func() (*apply.Applier, error) { return apply.New(s.cache, nil, newSet(t)) },
 		"no set":    func() (*apply.Applier, error) { return apply.New(s.cache, s.live(), nil) },
+		"settle":    func() (*apply.Applier, error) { return apply.New(s.cache, s.live(), newSet(t), apply.WithSettle(-1)) },
 		"parallel":  func() (*apply.Applier, error) { return apply.New(s.cache, s.live(), newSet(t), apply.WithParallel(0)) },
 		"propagation": func() (*apply.Applier, error) {
 			return apply.New(s.cache, s.live(), newSet(t), apply.WithPropagation("x"))

@@ -14,7 +14,7 @@ import (
 )
 
 // Handler maps events of children to their owner, whatever carries the claim: across namespaces, and to cluster-scoped
-// owners. Use it with Watches for every declared kind. It looks nothing up: the declaration knows the owner's scope.
+// owners. Use it with Watches for every declared kind. It looks nothing up: the declaration knows the owner's scope. WithSettle spaces bursts of events.
 func (a *Applier) Handler() handler.EventHandler {
 	return handler.WithLowPriorityWhenUnchanged[client.Object, reconcile.Request](toOwner{a})
 }
@@ -39,17 +39,25 @@ func (h toOwner) Update(_ context.Context, e event.UpdateEvent, q queue) {
 	was, had := h.request(e.ObjectOld)
 	is, has := h.request(e.ObjectNew)
 	if had && (!has || was != is) {
-		q.Add(was)
+		h.queue(was, q)
 	}
 	if has {
-		q.Add(is)
+		h.queue(is, q)
 	}
 }
 
 func (h toOwner) add(o client.Object, q queue) {
 	if r, ok := h.request(o); ok {
-		q.Add(r)
+		h.queue(r, q)
 	}
+}
+
+func (h toOwner) queue(r reconcile.Request, q queue) {
+	if h.a.settle > 0 {
+		q.AddAfter(r, h.a.settle)
+		return
+	}
+	q.Add(r)
 }
 
 func (h toOwner) request(o client.Object) (reconcile.Request, bool) {

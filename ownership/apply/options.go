@@ -28,6 +28,11 @@ func WithPropagation(p metav1.DeletionPropagation) Option {
 	return optionFunc(func(a *Applier) { a.propagation = p })
 }
 
+// WithSettle lets an event of a child wait for d before its owner is queued. The queue holds an owner once, so a burst of
+// events, such as five pods that become ready one after the other, costs one pass for every d instead of one for each
+// event. What it costs is d of reaction time. Default 0: no wait.
+func WithSettle(d time.Duration) Option { return optionFunc(func(a *Applier) { a.settle = d }) }
+
 // WithClock sets the clock Sweep measures ages with. Default time.Now.
 func WithClock(now func() time.Time) Option {
 	return optionFunc(func(a *Applier) {
