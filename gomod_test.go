@@ -36,6 +36,7 @@ var directRequirements = map[string]string{
 	"k8s.io/apimachinery":                  "conditions, ownership and everything above them",
 	"k8s.io/client-go":                     "csaupgrade, the workqueue interface",
 	"sigs.k8s.io/controller-runtime":       "the client of statussync, finalizers and ownership/apply",
+	"sigs.k8s.io/json":                     "conversion decodes as the API server does",
 	"sigs.k8s.io/structured-merge-diff/v6": "field sets of managedFields",
 }
 

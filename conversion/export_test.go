@@ -1,0 +1,72 @@
+// Copyright The Ashlar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conversion
+
+import "reflect"
+
+// Valid parses a document with the scanner.
+func Valid(raw []byte) error { return (&doc{}).parse(raw) }
+
+// Decode fills *x through the codec; ok is false where the codec leaves the type to a JSON library.
+func Decode(raw []byte, x any) (ok bool, err error) {
+	d := &doc{}
+	if err := d.parse(raw); err != nil {
+		return true, err
+	}
+	ts := types{}
+	v := reflect.ValueOf(x).Elem()
+	info := ts.of(v.Type())
+	return !info.opaque, (&decoder{}).value(ref{d, 0}, info, v)
+}
+
+// Encode writes *x through the codec.
+func Encode(x any) ([]byte, error) {
+	ts := types{}
+	v := reflect.ValueOf(x).Elem()
+	return appendValue(nil, ts.of(v.Type()), v)
+}
+
+// Canonical is the spelling that equal documents share.
+func Canonical(raw []byte) ([]byte, error) {
+	d := &doc{}
+	if err := d.parse(raw); err != nil {
+		return nil, err
+	}
+	return appendCanonical(nil, ref{d, 0}), nil
+}
+
+// Equal compares two documents.
+func Equal(a, b []byte) (bool, error) {
+	x, y := &doc{}, &doc{}
+	if err := x.parse(a); err != nil {
+		return false, err
+	}
+	if err := y.parse(b); err != nil {
+		return false, err
+	}
+	return equal(ref{x, 0}, ref{y, 0}), nil
+}
+
+// Diff and Restore compare and mend bare documents.
+func Diff(old, new []byte, keys map[string][]string) ([]Change, error) {
+	x, y := &doc{}, &doc{}
+	if err := x.parse(old); err != nil {
+		return nil, err
+	}
+	if err := y.parse(new); err != nil {
+		return nil, err
+	}
+	d := differ{keys: keys}
+	d.members("", "", ref{x, 0}, ref{y, 0}, nil)
+	return d.out, nil
+}
+
+func Restore(doc0 []byte, keys map[string][]string, changes []Change) (out []byte, dropped int, err error) {
+	x := &doc{}
+	if err := x.parse(doc0); err != nil {
+		return nil, 0, err
+	}
+	out, _, dropped = restore(ref{x, 0}, keys, changes)
+	return out, dropped, nil
+}

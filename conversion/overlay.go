@@ -1,0 +1,115 @@
+// Copyright The Ashlar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conversion
+
+import "bytes"
+
+// overlay writes the output of a pair with the input's bytes wherever the two say the same: at every path the versions
+// have in common, an output that equals the re-encoded input is the input. So zeros that omitempty drops, empty lists and
+// objects, unknown members and the spelling of numbers survive a Go type that cannot hold them.
+type overlay struct {
+	b []byte
+}
+
+// value appends the value of a place where all three documents have one.
+func (o *overlay) value(in, again, out ref, s *shape) {
+	if s == nil {
+		o.b = append(o.b, out.bytes()...)
+		return
+	}
+	same := bytes.Equal(again.bytes(), out.bytes())
+	if same && (s.whole || s.leaf || s.any) {
+		o.b = append(o.b, in.bytes()...)
+		return
+	}
+	switch {
+	case in.kind() == '{' && again.kind() == '{' && out.kind() == '{':
+		o.b = append(o.b, '{')
+		first := len(o.b)
+		o.members(in, again, out, s, first, nil)
+		o.b = append(o.b, '}')
+	case in.kind() == '[' && again.kind() == '[' && out.kind() == '[':
+		o.list(in, again, out, s)
+	case same || equal(again, out):
+		o.b = append(o.b, in.bytes()...)
+	default:
+		o.b = append(o.b, out.bytes()...)
+	}
+}
+
+// members appends the members of an object, in the input's order.
+func (o *overlay) members(in, again, out ref, s *shape, first int, leave func([]byte) bool) {
+	againHint, outHint := again.i+1, out.i+1
+	for m := range in.children() {
+		name := m.name()
+		if leave != nil && leave(name) {
+			continue
+		}
+		var x, y ref
+		x, againHint = again.find(name, againHint)
+		y, outHint = out.find(name, outHint)
+		c := s.child(name)
+		switch {
+		case y.ok() && x.ok():
+			o.name(m, first)
+			o.value(m, x, y, c)
+		case y.ok() && m.kind() == 'n' && c != nil && y.kind() == 'n':
+			o.name(m, first)
+			o.b = append(o.b, y.bytes()...)
+		case y.ok():
+			o.name(m, first)
+			o.b = append(o.b, y.bytes()...)
+		case !x.ok() && c != nil:
+			// Neither the input, read and written again, nor the output has it: nobody has decided against it.
+			o.name(m, first)
+			o.b = append(o.b, m.bytes()...)
+		}
+	}
+	inHint, againHint := in.i+1, again.i+1
+	for m := range out.children() {
+		name := m.name()
+		var x, y ref
+		if x, inHint = in.find(name, inHint); x.ok() {
+			continue
+		}
+		// What writing the input adds to it (the zero value of a struct, say) is not there for a reason.
+		if y, againHint = again.find(name, againHint); y.ok() && s.child(name) != nil && equal(y, m) {
+			continue
+		}
+		o.name(m, first)
+		o.b = append(o.b, m.bytes()...)
+	}
+}
+
+func (o *overlay) name(m ref, first int) {
+	if len(o.b) > first {
+		o.b = append(o.b, ',')
+	}
+	n := m.n()
+	o.b = append(o.b, '"')
+	o.b = append(o.b, m.raw[n.key:n.keyEnd]...)
+	o.b = append(o.b, '"', ':')
+}
+
+// list appends a list whose items the pair may have converted, dropped, added or moved.
+func (o *overlay) list(in, again, out ref, s *shape) {
+	c := s.item()
+	olds, outs, ins := again.items(), out.items(), in.items()
+	o.b = append(o.b, '[')
+	var from []int
+	if len(ins) == len(olds) {
+		from = align(olds, outs, s.keys)
+	}
+	for i, item := range outs {
+		if i > 0 {
+			o.b = append(o.b, ',')
+		}
+		if from == nil || from[i] < 0 {
+			o.b = append(o.b, item.bytes()...)
+			continue
+		}
+		o.value(ins[from[i]], olds[from[i]], item, c)
+	}
+	o.b = append(o.b, ']')
+}

@@ -1,0 +1,281 @@
+// Copyright The Ashlar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package conversion
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// restorer applies changes to a document, each only where the document still holds what the change found there. What
+// somebody has edited stays as it is.
+type restorer struct {
+	root    ref
+	keys    listKeys
+	replace map[int32][]byte   // a nil value drops the place
+	add     map[int32][]addend // to an object or a list
+	touched []int32
+	digests map[int32][]string // of the items of lists with equal items, as they were
+	parsed  map[string]*doc
+	dropped int
+}
+
+// addend is a member that is added to an object, or an item that comes after another one in a list.
+type addend struct {
+	name  string
+	after int // place of the item in front of it, -1: none
+	raw   []byte
+}
+
+// restore returns root with the changes, the bytes of root itself if none applies, and how many did not.
+func restore(root ref, keys listKeys, changes []Change) (out []byte, changed bool, dropped int) {
+	r := restorer{root: root, keys: keys}
+	for _, c := range changes {
+		r.change(c)
+	}
+	if len(r.touched) == 0 {
+		return root.bytes(), false, r.dropped
+	}
+	slices.Sort(r.touched)
+	return r.write(nil, root), true, r.dropped
+}
+
+func (r *restorer) change(c Change) {
+	if c.digest != nil {
+		if r.digests == nil {
+			r.digests = map[int32][]string{}
+		}
+		if at, _, _ := r.find(c.Path); at.ok() {
+			r.digests[at.i] = c.digest
+		}
+		return
+	}
+	at, parent, name := r.find(c.Path)
+	switch {
+	case c.after != nil:
+		if at.ok() && at.kind() == '[' {
+			place := -1
+			if *c.after != "" {
+				if place = r.item(at, *c.after); place < 0 {
+					break
+				}
+			}
+			r.addTo(at.i, addend{after: place, raw: c.New})
+			return
+		}
+	case at.ok() && c.Old != nil && r.holds(at, c.Old):
+		if r.replace == nil {
+			r.replace = map[int32][]byte{}
+		}
+		r.replace[at.i] = c.New
+		r.touched = append(r.touched, at.i)
+		return
+	case !at.ok() && c.Old == nil && parent.ok() && parent.kind() == '{':
+		r.addTo(parent.i, addend{name: name, raw: c.New})
+		return
+	}
+	r.dropped++
+}
+
+func (r *restorer) addTo(i int32, a addend) {
+	if r.add == nil {
+		r.add = map[int32][]addend{}
+	}
+	r.add[i] = append(r.add[i], a)
+	r.touched = append(r.touched, i)
+}
+
+func (r *restorer) holds(at ref, old []byte) bool {
+	if bytes.Equal(at.bytes(), old) {
+		return true
+	}
+	var d doc
+	return d.parse(old) == nil && equal(at, ref{&d, 0})
+}
+
+// find follows a path. Where only the last step is missing, parent is where it would be.
+func (r *restorer) find(path string) (at, parent ref, name string) {
+	at = r.root
+	if path == "" {
+		return at, none, ""
+	}
+	for segment := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if parent = at; !at.ok() {
+			return none, none, ""
+		}
+		name = unescape(segment)
+		switch at.kind() {
+		case '{':
+			at = at.get(name)
+		case '[':
+			i := r.item(at, name)
+			if at = none; i >= 0 {
+				at = parent.items()[i]
+			}
+		default:
+			return none, none, ""
+		}
+	}
+	return at, parent, name
+}
+
+// item is the place of the item of a list that a selector means, -1 if there is none or nobody can tell.
+func (r *restorer) item(list ref, selector string) int {
+	items := list.items()
+	found := -1
+	switch {
+	case strings.HasPrefix(selector, "@"):
+		var d doc
+		if d.parse([]byte(selector[1:])) != nil {
+			return -1
+		}
+		for i, item := range items {
+			if r.hasKeys(list, item, selector[1:]) {
+				if found >= 0 {
+					return -1
+				}
+				found = i
+			}
+		}
+		return found
+	case strings.HasPrefix(selector, "#"):
+		want, nth, equals := strings.Cut(selector[1:], ".")
+		now := make([]string, len(items))
+		for i, item := range items {
+			now[i] = digest(item)
+			if now[i] == want {
+				if found >= 0 && !equals {
+					return -1
+				}
+				found = i
+			}
+		}
+		if !equals {
+			return found
+		}
+		n, err := strconv.Atoi(nth)
+		if err != nil {
+			return -1
+		}
+		return among(r.digests[list.i], now, want, n)
+	}
+	return -1
+}
+
+func (r *restorer) hasKeys(list, item ref, id string) bool {
+	have, ok := identity(item, r.keys[r.schema(list)])
+	return ok && have == id
+}
+
+// schema is the path of a list without its items.
+func (r *restorer) schema(list ref) string {
+	var names []string
+	for at := r.root; at.i != list.i; {
+		for c := range at.children() {
+			if c.i <= list.i && list.i < c.n().next {
+				if at.kind() == '{' {
+					names = append(names, string(c.name()))
+				}
+				at = c
+				break
+			}
+		}
+	}
+	return strings.Join(names, ".")
+}
+
+// among finds the n-th of several equal items: as many must be there as before, and it must stand between the same
+// neighbours, of those that are there as often as before. Otherwise one of them was moved, added or removed, and nobody
+// can say which.
+func among(before, now []string, want string, n int) int {
+	count := map[string]int{}
+	for _, d := range before {
+		count[d]++
+	}
+	for _, d := range now {
+		count[d]--
+	}
+	if n < 1 || count[want] != 0 || !slices.Contains(before, want) {
+		return -1
+	}
+	common := func(list []string) (kept []string, places []int) {
+		for i, d := range list {
+			if count[d] == 0 {
+				kept, places = append(kept, d), append(places, i)
+			}
+		}
+		return kept, places
+	}
+	a, _ := common(before)
+	b, places := common(now)
+	// Not only around this one: if any item that counts has moved, equal ones may have moved with it.
+	if !slices.Equal(a, b) {
+		return -1
+	}
+	for i, d := range b {
+		if d == want {
+			if n--; n == 0 {
+				return places[i]
+			}
+		}
+	}
+	return -1
+}
+
+// write appends a value with the changes below it.
+func (r *restorer) write(b []byte, at ref) []byte {
+	if raw, ok := r.replace[at.i]; ok {
+		return append(b, raw...)
+	}
+	if k, _ := slices.BinarySearch(r.touched, at.i); k == len(r.touched) || r.touched[k] >= at.n().next {
+		return append(b, at.bytes()...)
+	}
+	open, shut := byte('{'), byte('}')
+	if at.kind() == '[' {
+		open, shut = '[', ']'
+	}
+	b = append(b, open)
+	first := len(b)
+	comma := func() {
+		if len(b) > first {
+			b = append(b, ',')
+		}
+	}
+	items := func(after int) {
+		for _, a := range r.add[at.i] {
+			if a.after == after {
+				comma()
+				b = append(b, a.raw...)
+			}
+		}
+	}
+	if open == '[' {
+		items(-1)
+	}
+	i := 0
+	for c := range at.children() {
+		if raw, ok := r.replace[c.i]; !ok || raw != nil {
+			comma()
+			if open == '{' {
+				n := c.n()
+				b = append(append(append(b, '"'), c.raw[n.key:n.keyEnd]...), '"', ':')
+			}
+			b = r.write(b, c)
+		}
+		if open == '[' {
+			items(i)
+		}
+		i++
+	}
+	if open == '{' {
+		for _, a := range r.add[at.i] {
+			comma()
+			b = append(appendString(b, a.name), ':')
+			b = append(b, a.raw...)
+		}
+	}
+	return append(b, shut)
+}
