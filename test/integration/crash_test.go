@@ -230,7 +230,7 @@ func (l *life) live(trouble func(ctx context.Context, l *life, phase string) lab
 			l.create(db)
 			l.until("the Database is ready", converged(1))
 		case "scale":
-			l.patch(db.DeepCopy(), `{"spec":{"replicas":2}}`)
+			l.patch(db.DeepCopy(), `{"spec":{"scalePolicy":{"replicas":2}}}`)
 			l.until("the Database is scaled", converged(2))
 		case "delete":
 			l.must(cluster.Client.Delete(l.ctx, db.DeepCopy()))

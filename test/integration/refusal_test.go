@@ -32,8 +32,8 @@ func TestRefused(t *testing.T) {
 		spoil  func(*databasev1.Database)
 		says   []string
 	}{
-		"no replicas":       {"a Database without pods serves nobody", func(db *databasev1.Database) { db.Spec.Replicas = 0 }, []string{"spec.replicas", "greater than or equal to 1"}},
-		"fewer than none":   {"the minimum is a number", func(db *databasev1.Database) { db.Spec.Replicas = -1 }, []string{"spec.replicas", "greater than or equal to 1"}},
+		"no replicas":       {"a Database without pods serves nobody", func(db *databasev1.Database) { db.Spec.ScalePolicy.Replicas = 0 }, []string{"spec.scalePolicy.replicas", "greater than or equal to 1"}},
+		"fewer than none":   {"the minimum is a number", func(db *databasev1.Database) { db.Spec.ScalePolicy.Replicas = -1 }, []string{"spec.scalePolicy.replicas", "greater than or equal to 1"}},
 		"no version":        {"the version is a choice of the user", func(db *databasev1.Database) { db.Spec.Version = "latest" }, []string{"spec.version", "major or major.minor version"}},
 		"no storage":        {"a volume has a size", func(db *databasev1.Database) { db.Spec.Storage.Size = resource.MustParse("0") }, []string{"spec.storage.size", "more than 0"}},
 		"less than nothing": {"a volume has a size", func(db *databasev1.Database) { db.Spec.Storage.Size = resource.MustParse("-1Gi") }, []string{"spec.storage.size", "more than 0"}},
@@ -53,8 +53,8 @@ func TestRefused(t *testing.T) {
 	}{
 		"a larger size":  {`{"spec":{"storage":{"size":"2Gi"}}}`, []string{"spec.storage.size", "immutable", "restore the backup"}},
 		"another class":  {`{"spec":{"storage":{"class":"other"}}}`, []string{"spec.storage.class", "immutable", "restore the backup"}},
-		"replicas gone":  {`{"spec":{"replicas":null}}`, []string{"spec.replicas", "Required value"}},
-		"no replicas":    {`{"spec":{"replicas":0}}`, []string{"spec.replicas", "greater than or equal to 1"}},
+		"replicas gone":  {`{"spec":{"scalePolicy":{"replicas":null}}}`, []string{"spec.scalePolicy.replicas", "Required value"}},
+		"no replicas":    {`{"spec":{"scalePolicy":{"replicas":0}}}`, []string{"spec.scalePolicy.replicas", "greater than or equal to 1"}},
 		"no storage":     {`{"spec":{"storage":null}}`, []string{"spec.storage", "Required value"}},
 		"both of it":     {`{"spec":{"storage":{"size":"2Gi","class":"other"}}}`, []string{"spec.storage.size", "spec.storage.class"}},
 		"a version gone": {`{"spec":{"version":null}}`, []string{"spec.version", "Required value"}},
@@ -100,8 +100,10 @@ func TestExplained(t *testing.T) {
 			typ:   "StorageReady", says: []string{"spec.storage.class", `"no-such-class"`, "does not exist"},
 		},
 		"unknown class, five replicas": {
-			spoil: func(db *databasev1.Database) { db.Spec.Storage.Class, db.Spec.Replicas = "no-such-class", 5 },
-			typ:   "StorageReady", says: []string{"spec.storage.class", `"no-such-class"`, "does not exist"},
+			spoil: func(db *databasev1.Database) {
+				db.Spec.Storage.Class, db.Spec.ScalePolicy.Replicas = "no-such-class", 5
+			},
+			typ: "StorageReady", says: []string{"spec.storage.class", `"no-such-class"`, "does not exist"},
 		},
 		"unsupported version": {
 			spoil: func(db *databasev1.Database) { db.Spec.Version = "9.6" },

@@ -181,7 +181,7 @@ func (s *scene) named(name string, replicas int32) *databasev1.Database {
 	return &databasev1.Database{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: name},
 		Spec: databasev1.DatabaseSpec{
-			Replicas: replicas, Version: "17",
+			ScalePolicy: databasev1.ScalePolicy{Replicas: replicas}, Version: "17",
 			Storage: databasev1.Storage{Size: resource.MustParse("1Gi"), Class: storageClass},
 		},
 	}

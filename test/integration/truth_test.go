@@ -34,16 +34,16 @@ func TestTruthFromCreation(t *testing.T) {
 	s.operate(lab.Operator{})
 	s.ready(db)
 	for _, change := range []string{
-		`{"spec":{"replicas":3}}`,
+		`{"spec":{"scalePolicy":{"replicas":3}}}`,
 		`{"spec":{"version":"17.2"}}`,
-		`{"spec":{"replicas":1,"version":"18"}}`,
+		`{"spec":{"scalePolicy":{"replicas":1},"version":"18"}}`,
 	} {
 		s.patch(db.DeepCopy(), change)
 		s.ready(db)
 	}
 	// A spec that changes while the former one is still rolled out.
 	for n := range 6 {
-		s.patch(db.DeepCopy(), fmt.Sprintf(`{"spec":{"version":"18.%d","replicas":%d}}`, n, 1+n%2))
+		s.patch(db.DeepCopy(), fmt.Sprintf(`{"spec":{"version":"18.%d","scalePolicy":{"replicas":%d}}}`, n, 1+n%2))
 		s.until("the operator has taken notice", func(ctx context.Context) error {
 			err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(db), db)
 			if err == nil && db.Status.ObservedGeneration != db.Generation {

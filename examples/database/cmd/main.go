@@ -11,7 +11,6 @@ import (
 	"flag"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,9 +29,10 @@ import (
 
 type flags struct {
 	namespaces, chartVersion, metrics, probes, pprof, leaseNamespace string
+	webhook, webhookURL, webhookNamespace                            string
 
-	leaderElect, plan bool
-	logLevel          slog.Level
+	leaderElect, plan, migrate bool
+	logLevel                   slog.Level
 }
 
 func main() {
@@ -44,7 +44,11 @@ func main() {
 	flag.StringVar(&f.pprof, "pprof-bind-address", "0", "loopback address of the profiler; 0 serves none")
 	flag.BoolVar(&f.leaderElect, "leader-elect", false, "work only while holding the lease, so that a second replica may wait")
 	flag.StringVar(&f.leaseNamespace, "leader-election-namespace", "", "namespace of the lease; empty means that of the pod")
+	flag.StringVar(&f.webhook, "webhook-bind-address", "0", "address of the conversion webhook; 0 serves none")
+	flag.StringVar(&f.webhookURL, "webhook-url", "", "where the API server reaches the webhook; empty means its Service")
+	flag.StringVar(&f.webhookNamespace, "webhook-namespace", podNamespace(), "namespace of the webhook's Service and Secret; empty means that of the pod")
 	flag.BoolVar(&f.plan, "plan", false, "print what would be done, write nothing, and exit")
+	flag.BoolVar(&f.migrate, "migrate", false, "rewrite every Database at the storage version, drop the others from storedVersions, and exit; needs more rights than the operator has")
 	flag.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	flag.Parse() // --kubeconfig is controller-runtime's
 
@@ -65,11 +69,19 @@ func run(ctx context.Context, f flags, out, logs io.Writer) error {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), dbv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
+	if f.migrate {
+		return migrateStorage(ctx, cfg, scheme, out)
+	}
+	conversions, server, err := conversionWebhook(cfg, scheme, f, logger)
+	if err != nil {
+		return err
+	}
 	mgr, err := manager.New(cfg, manager.Options{
 		Scheme:                 scheme,
 		Logger:                 logger,
 		Cache:                  controller.Cache(f.namespaces),
 		Metrics:                metricsserver.Options{BindAddress: f.metrics},
+		WebhookServer:          server,
 		HealthProbeBindAddress: f.probes,
 		PprofBindAddress:       f.pprof,
 		LeaderElection:         f.leaderElect && !f.plan,
@@ -86,15 +98,9 @@ func run(ctx context.Context, f flags, out, logs io.Writer) error {
 	if f.plan {
 		return plan(ctx, mgr, r, out)
 	}
-	synced := func(req *http.Request) error {
-		if !mgr.GetCache().WaitForCacheSync(req.Context()) {
-			return errors.New("the cache has not synced")
-		}
-		return nil
-	}
 	if err := errors.Join(
 		r.RegisterMetrics(metrics.Registry), r.SetupWithManager(ctx, mgr),
-		mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("cache", synced),
+		mgr.AddHealthzCheck("ping", healthz.Ping), conversions.ready(ctx, mgr),
 	); err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (h *history) database(generation, observed, replicas int64, ready string, m
 	h.add(watch.Modified, map[string]any{
 		"apiVersion": "db.example.com/v1", "kind": "Database",
 		"metadata": map[string]any{"name": "db", "uid": "db", "generation": generation},
-		"spec":     map[string]any{"replicas": replicas, "version": "17"},
+		"spec":     map[string]any{"scalePolicy": map[string]any{"replicas": replicas}, "version": "17"},
 		"status":   map[string]any{"observedGeneration": observed, "conditions": conditions},
 	})
 }
@@ -130,7 +130,7 @@ func TestLies(t *testing.T) {
 				h.add(watch.Added, map[string]any{
 					"apiVersion": "db.example.com/v1", "kind": "Database",
 					"metadata": map[string]any{"name": "db", "uid": "db", "generation": int64(1)},
-					"spec":     map[string]any{"replicas": int64(1), "version": "17"},
+					"spec":     map[string]any{"scalePolicy": map[string]any{"replicas": int64(1)}, "version": "17"},
 				})
 			},
 			lies: []string{"kstatus"},

@@ -14,9 +14,9 @@ import (
 	"strings"
 )
 
-// freeAddress returns a local address that nobody listens on. Somebody may take it
+// FreeAddress returns a local address that nobody listens on. Somebody may take it
 // before the operator does; then the operator ends and says so.
-func freeAddress() (string, error) {
+func FreeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err

@@ -27,6 +27,8 @@ type Operator struct {
 	Server string
 	// Metrics serves them, for [Process.Reconciles].
 	Metrics bool
+	// Webhook is the address at which it serves conversions, as it tells the API server; none if empty.
+	Webhook string
 	// Args are further flags.
 	Args []string
 }
@@ -60,12 +62,15 @@ func (l *Lab) Run(o Operator) (*Process, error) {
 	p := &Process{log: log, done: make(chan struct{})}
 	args := []string{"--leader-elect=false", "--health-probe-bind-address=0"}
 	if o.Metrics {
-		if p.metrics, err = freeAddress(); err != nil {
+		if p.metrics, err = FreeAddress(); err != nil {
 			return nil, errors.Join(err, log.Close())
 		}
 		args = append(args, "--metrics-bind-address="+p.metrics)
 	} else {
 		args = append(args, "--metrics-bind-address=0")
+	}
+	if o.Webhook != "" {
+		args = append(args, "--webhook-bind-address="+o.Webhook, "--webhook-url=https://"+o.Webhook+"/convert", "--webhook-namespace="+SystemNamespace)
 	}
 	if len(o.Namespaces) > 0 {
 		args = append(args, "--namespaces="+strings.Join(o.Namespaces, ","))

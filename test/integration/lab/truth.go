@@ -76,7 +76,7 @@ func Lies(changes []Change) (lies []string, asked int) {
 // allReady says whether the pods are what the spec of this generation asks for. The
 // image carries the version, and a StatefulSet's pods its name and an ordinal.
 func allReady(db *unstructured.Unstructured, pods map[string]*unstructured.Unstructured) bool {
-	replicas, _, _ := unstructured.NestedInt64(db.Object, "spec", "replicas")
+	replicas, _, _ := unstructured.NestedInt64(db.Object, "spec", "scalePolicy", "replicas")
 	version, _, _ := unstructured.NestedString(db.Object, "spec", "version")
 	ready := int64(0)
 	for _, pod := range pods {

@@ -20,9 +20,11 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:storageversion
 // +kubebuilder:resource:shortName=db
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Phase",type=string,priority=1,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
@@ -44,10 +46,9 @@ type Database struct {
 
 // DatabaseSpec is what the user asks for.
 type DatabaseSpec struct {
-	// replicas is the number of pods, each with a volume of its own.
-	// +kubebuilder:validation:Minimum=1
+	// scalePolicy says how many pods there are and how they change.
 	// +required
-	Replicas int32 `json:"replicas"`
+	ScalePolicy ScalePolicy `json:"scalePolicy"`
 
 	// version of the engine, as major or major.minor. Which majors are supported
 	// depends on the operator; condition ConfigReady says so when one is not.
@@ -59,6 +60,21 @@ type DatabaseSpec struct {
 	// storage of each replica.
 	// +required
 	Storage Storage `json:"storage"`
+}
+
+// ScalePolicy says how many pods there are and how they change.
+type ScalePolicy struct {
+	// replicas is the number of pods, each with a volume of its own.
+	// +kubebuilder:validation:Minimum=1
+	// +required
+	Replicas int32 `json:"replicas"`
+
+	// minReadySeconds is how long a new pod must have been ready before the next
+	// one is replaced.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	// +optional
+	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 }
 
 // Storage describes the volume of one replica. A StatefulSet cannot change its
@@ -79,12 +95,36 @@ type Storage struct {
 	Class string `json:"class"`
 }
 
+// Phase of a Database, in one word.
+// +kubebuilder:validation:Enum=Creating;Ready;Updating;Degraded;Deleting
+type Phase string
+
+// The phases.
+const (
+	PhaseCreating Phase = "Creating" // was never ready
+	PhaseReady    Phase = "Ready"
+	PhaseUpdating Phase = "Updating" // was ready, and does not run what is asked for yet
+	PhaseDegraded Phase = "Degraded" // runs what is asked for, and is not ready
+	PhaseDeleting Phase = "Deleting"
+)
+
 // DatabaseStatus is what the operator last saw.
 type DatabaseStatus struct {
 	// observedGeneration is the generation that this status describes; -1 until
 	// the operator has seen the Database.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase is one word for people: Creating, Ready, Updating, Degraded or
+	// Deleting. Programs read the conditions.
+	// +optional
+	Phase *Phase `json:"phase,omitempty"`
+
+	// readyReplicas is the number of pods that are ready. It is what clients of
+	// v1alpha1 know, and frozen: it will mean nothing else, and go with v1alpha1.
+	// Use the conditions.
+	// +optional
+	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
 
 	// version that every pod ran when the Database was last ready; empty before.
 	// +optional

@@ -82,7 +82,8 @@ func statefulSet(db *dbv1.Database, claim claim) *appsv1.StatefulSet {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"},
 		ObjectMeta: meta(db, db.Name),
 		Spec: appsv1.StatefulSetSpec{
-			Replicas:            new(db.Spec.Replicas),
+			Replicas:            new(db.Spec.ScalePolicy.Replicas),
+			MinReadySeconds:     db.Spec.ScalePolicy.MinReadySeconds,
 			ServiceName:         db.Name,
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 			Selector:            &metav1.LabelSelector{MatchLabels: selector(db)},

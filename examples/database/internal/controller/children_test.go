@@ -22,7 +22,7 @@ func database(edits ...func(*dbv1.Database)) *dbv1.Database {
 		TypeMeta:   metav1.TypeMeta{APIVersion: dbv1.GroupVersion.String(), Kind: "Database"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "11111111-2222-3333-4444-555555555555", Generation: 1},
 		Spec: dbv1.DatabaseSpec{
-			Replicas: 2, Version: "17.2",
+			ScalePolicy: dbv1.ScalePolicy{Replicas: 2}, Version: "17.2",
 			Storage: dbv1.Storage{Size: resource.MustParse("1Gi"), Class: "fast"},
 		},
 	}
@@ -55,7 +55,7 @@ func TestImmutableFieldsIgnoreMutableSpec(t *testing.T) {
 		reason string
 		edit   func(*dbv1.Database)
 	}{
-		"replicas": {"scaling must not touch the volume template", func(db *dbv1.Database) { db.Spec.Replicas = 5 }},
+		"replicas": {"scaling must not touch the volume template", func(db *dbv1.Database) { db.Spec.ScalePolicy.Replicas = 5 }},
 		"version":  {"an upgrade must not touch selector or volume template", func(db *dbv1.Database) { db.Spec.Version = "18.1" }},
 		"labels":   {"labels of the Database are not copied", func(db *dbv1.Database) { db.Labels = map[string]string{"team": "a"} }},
 	}

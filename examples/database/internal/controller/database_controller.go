@@ -45,7 +45,7 @@ func (r *Reconciler) apply(ctx context.Context, db *dbv1.Database) (time.Duratio
 	if refusal := unsupported(db.Spec.Version); refusal != "" {
 		pass.False(ConfigReady, "UnsupportedVersion", refusal)
 		pass.Stall(ConfigReady) // no retry makes the version supported
-		return r.report(ctx, db, pass)
+		return r.report(ctx, db, pass, nil)
 	}
 	plan, err := r.children.Plan(ctx, db, r.desired(db), ownership.Policy{})
 	if err != nil {
@@ -53,7 +53,7 @@ func (r *Reconciler) apply(ctx context.Context, db *dbv1.Database) (time.Duratio
 	}
 	if taken, err := r.taken(ctx, db, plan); taken != "" || err != nil {
 		pass.False(ConfigReady, apply.ReasonConflict, taken) // half a Database would run with somebody else's configuration
-		wait, serr := r.report(ctx, db, pass)
+		wait, serr := r.report(ctx, db, pass, nil)
 		return soonest(takenAgain, wait), errors.Join(err, serr)
 	}
 
@@ -66,9 +66,10 @@ func (r *Reconciler) apply(ctx context.Context, db *dbv1.Database) (time.Duratio
 	pass.Put(storageReady(db, kids, volumes, func() error {
 		return r.live.Get(ctx, client.ObjectKey{Name: db.Spec.Storage.Class}, &storagev1.StorageClass{})
 	}))
-	pass.Put(servingReady(db, only[*appsv1.StatefulSet](kids)))
+	sts := only[*appsv1.StatefulSet](kids)
+	pass.Put(servingReady(db, sts))
 
-	wait, serr := r.report(ctx, db, pass)
+	wait, serr := r.report(ctx, db, pass, sts)
 	return soonest(kids.RequeueAfter, wait), errors.Join(err, verr, serr)
 }
 
@@ -81,17 +82,13 @@ func (r *Reconciler) volumesOf(ctx context.Context, db *dbv1.Database) ([]corev1
 }
 
 // report writes the status, if it says anything new, and tells of a transition.
-func (r *Reconciler) report(ctx context.Context, db *dbv1.Database, pass *conditions.Pass) (time.Duration, error) {
+func (r *Reconciler) report(ctx context.Context, db *dbv1.Database, pass *conditions.Pass, sts *appsv1.StatefulSet) (time.Duration, error) {
 	if r.chartVersion != "" {
 		pass.Put(versionSkew(db, r.chartVersion))
 	}
 	done, err := pass.Done(r.now())
-	payload := Status{Version: db.Status.Version}
-	if apimeta.IsStatusConditionTrue(done.Conditions, Ready) {
-		payload.Version = &db.Spec.Version
-	}
 	out, serr := r.status.Sync(ctx, db, statussync.Desired[Status]{
-		Generation: db.Generation, Conditions: done.Conditions, Status: payload,
+		Generation: db.Generation, Conditions: done.Conditions, Status: statusOf(db, done.Conditions, sts),
 	})
 	if out.Outcome == statussync.Written {
 		r.tell(db, apimeta.FindStatusCondition(done.Conditions, Ready))
@@ -104,7 +101,7 @@ func (r *Reconciler) reportCleanup(ctx context.Context, res finalizers.Result[*d
 	db := res.Object
 	pass := r.health.Begin(db.Status.Conditions, db.Generation, nil)
 	pass.False(ConfigReady, "Deleting", cleanupMessage(res.Progress))
-	wait, serr := r.report(ctx, db, pass)
+	wait, serr := r.report(ctx, db, pass, nil)
 	return reconcile.Result{RequeueAfter: soonest(res.RequeueAfter, wait)}, errors.Join(err, serr)
 }
 

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ashlar-go/ashlar/conditions"
@@ -63,7 +64,7 @@ func volumesReady(db *dbv1.Database, volumes []corev1.PersistentVolumeClaim, get
 		phase[volumes[i].Name] = volumes[i].Status.Phase
 	}
 	bound, pending := int32(0), false
-	for i := range db.Spec.Replicas {
+	for i := range db.Spec.ScalePolicy.Replicas {
 		switch name := volumeName(db, i); phase[name] {
 		case corev1.ClaimBound:
 			bound++
@@ -74,8 +75,8 @@ func volumesReady(db *dbv1.Database, volumes []corev1.PersistentVolumeClaim, get
 				"PersistentVolumeClaim %s lost its volume: restore it or delete the claim and its pod", name)
 		}
 	}
-	if bound == db.Spec.Replicas {
-		return is(StorageReady, metav1.ConditionTrue, "Bound", "%d of %d volumes are bound", bound, db.Spec.Replicas)
+	if bound == db.Spec.ScalePolicy.Replicas {
+		return is(StorageReady, metav1.ConditionTrue, "Bound", "%d of %d volumes are bound", bound, db.Spec.ScalePolicy.Replicas)
 	}
 	var err error
 	if pending {
@@ -89,7 +90,7 @@ func volumesReady(db *dbv1.Database, volumes []corev1.PersistentVolumeClaim, get
 	case err != nil:
 		return is(StorageReady, metav1.ConditionUnknown, "StorageClassUnreadable", "spec.storage.class: %v", err)
 	}
-	return is(StorageReady, metav1.ConditionFalse, "Provisioning", "%d of %d volumes are bound", bound, db.Spec.Replicas)
+	return is(StorageReady, metav1.ConditionFalse, "Provisioning", "%d of %d volumes are bound", bound, db.Spec.ScalePolicy.Replicas)
 }
 
 func volumeName(db *dbv1.Database, ordinal int32) string {
@@ -99,7 +100,7 @@ func volumeName(db *dbv1.Database, ordinal int32) string {
 // servingReady judges the StatefulSet by what its controller says about the
 // template that was applied last; what it says about an older one is no answer.
 func servingReady(db *dbv1.Database, sts *appsv1.StatefulSet) metav1.Condition {
-	want, s := db.Spec.Replicas, &appsv1.StatefulSetStatus{}
+	want, s := db.Spec.ScalePolicy.Replicas, &appsv1.StatefulSetStatus{}
 	if sts != nil && sts.Status.ObservedGeneration >= sts.Generation {
 		s = &sts.Status
 	}
@@ -112,6 +113,34 @@ func servingReady(db *dbv1.Database, sts *appsv1.StatefulSet) metav1.Condition {
 	}
 	return is(ServingReady, metav1.ConditionTrue, "Serving", "%d of %d pods are ready with version %s",
 		s.ReadyReplicas, want, db.Spec.Version)
+}
+
+// Status is what the status holds besides conditions and observedGeneration.
+type Status struct {
+	Phase         *dbv1.Phase `json:"phase,omitempty"`
+	ReadyReplicas *int32      `json:"readyReplicas,omitempty"`
+	Version       *string     `json:"version,omitempty"`
+}
+
+// statusOf repeats in one word and one number what the conditions say. What is
+// not known now stays as it was said last.
+func statusOf(db *dbv1.Database, conds []metav1.Condition, sts *appsv1.StatefulSet) Status {
+	phase := dbv1.PhaseDegraded
+	s := Status{Phase: &phase, ReadyReplicas: db.Status.ReadyReplicas, Version: db.Status.Version}
+	if sts != nil {
+		s.ReadyReplicas = &sts.Status.ReadyReplicas
+	}
+	switch serving := apimeta.FindStatusCondition(conds, ServingReady); {
+	case !db.DeletionTimestamp.IsZero():
+		phase = dbv1.PhaseDeleting
+	case apimeta.IsStatusConditionTrue(conds, Ready):
+		phase, s.Version = dbv1.PhaseReady, &db.Spec.Version
+	case db.Status.Version == nil:
+		phase = dbv1.PhaseCreating
+	case serving != nil && serving.Reason == "RollingOut":
+		phase = dbv1.PhaseUpdating
+	}
+	return s
 }
 
 // versionSkew compares what the user asked for with what the chart was made for.

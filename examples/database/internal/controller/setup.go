@@ -64,11 +64,6 @@ type owned struct {
 	set *ownership.Set
 }
 
-// Status is what the status holds besides conditions and observedGeneration.
-type Status struct {
-	Version *string `json:"version,omitempty"`
-}
-
 // The rules below become config/rbac/role.yaml. README.md says which request
 // needs which rule.
 //
@@ -81,6 +76,9 @@ type Status struct {
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=databases.db.example.com,verbs=get;patch
+// +kubebuilder:rbac:groups="",resources=secrets,namespace=database-system,verbs=create
+// +kubebuilder:rbac:groups="",resources=secrets,resourceNames=database-operator-webhook,namespace=database-system,verbs=get;update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // New wires a reconciler to a manager; it starts nothing.

@@ -43,6 +43,7 @@ type story struct {
 	start    time.Time
 	recorder *lab.Recorder
 	operator *lab.Process
+	webhook  string // address of the operator's; empty in a cluster of somebody else, which cannot call it
 	timeline timeline
 	told     int          // changes printed so far
 	before   []lab.Change // those of the acts before this one
@@ -63,17 +64,16 @@ func (s *story) tell(ctx context.Context) (err error) {
 	if err := s.lab.Namespace(ctx, namespace); err != nil {
 		return err
 	}
+	if err := s.versions(ctx); err != nil {
+		return err
+	}
 	s.timeline.before = map[string]*unstructured.Unstructured{}
 	if s.recorder, err = s.lab.Record(ctx, namespace, lab.Kinds, nil); err != nil {
 		return err
 	}
 	defer s.recorder.Stop()
-	if err := s.startOperator(); err != nil {
-		return err
-	}
-	fmt.Printf("the operator runs as %s\n", lab.User)
 	for i, act := range s.acts() {
-		if err := s.play(ctx, i+1, act); err != nil {
+		if err := s.play(ctx, i+2, act); err != nil {
 			return err
 		}
 	}
@@ -81,7 +81,9 @@ func (s *story) tell(ctx context.Context) (err error) {
 }
 
 func (s *story) startOperator() (err error) {
-	s.operator, err = s.lab.Run(lab.Operator{Namespaces: []string{namespace}, Args: []string{"--chart-version=17"}})
+	s.operator, err = s.lab.Run(lab.Operator{
+		Namespaces: []string{namespace, oldNamespace}, Webhook: s.webhook, Args: []string{"--chart-version=17"},
+	})
 	return err
 }
 
@@ -180,7 +182,7 @@ func (s *story) acts() []act {
 		},
 	}, {
 		title: "Scale to 5 replicas",
-		do:    s.change(func(db *databasev1.Database) { db.Spec.Replicas = 5 }),
+		do:    s.change(func(db *databasev1.Database) { db.Spec.ScalePolicy.Replicas = 5 }),
 		until: s.ready,
 		check: s.oneApply,
 	}, {
@@ -242,7 +244,7 @@ func (s *story) acts() []act {
 		do: func(ctx context.Context) error {
 			s.operator.Kill()
 			killed = time.Now()
-			if err := s.change(func(db *databasev1.Database) { db.Spec.Replicas = 2 })(ctx); err != nil {
+			if err := s.change(func(db *databasev1.Database) { db.Spec.ScalePolicy.Replicas = 2 })(ctx); err != nil {
 				return err
 			}
 			return s.startOperator()
@@ -321,9 +323,9 @@ func (s *story) database() *databasev1.Database {
 	return &databasev1.Database{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: databasev1.DatabaseSpec{
-			Replicas: 3,
-			Version:  "17",
-			Storage:  databasev1.Storage{Size: resource.MustParse("1Gi"), Class: s.class},
+			ScalePolicy: databasev1.ScalePolicy{Replicas: 3},
+			Version:     "17",
+			Storage:     databasev1.Storage{Size: resource.MustParse("1Gi"), Class: s.class},
 		},
 	}
 }
