@@ -27,7 +27,8 @@ func lock(ctx context.Context, path string, waiting func(holder string)) (releas
 	}
 	tick := time.NewTicker(lockEvery)
 	defer tick.Stop()
-	for first := true; ; first = false {
+	told := false
+	for looks := 1; ; looks++ {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			break
@@ -36,8 +37,9 @@ func lock(ctx context.Context, path string, waiting func(holder string)) (releas
 			f.Close()
 			return nil, fmt.Errorf("take build lock %s: %w", path, err)
 		}
-		if first {
-			holder, _ := os.ReadFile(path) // only for the message
+		// What the holder wrote is only for the message. A holder that has just begun has written nothing yet.
+		if holder, _ := os.ReadFile(path); !told && (len(holder) > 0 || looks > 10) {
+			told = true
 			waiting(strings.TrimSpace(string(holder)))
 		}
 		select {
