@@ -39,6 +39,7 @@
 //     the generation given to Begin.
 //   - Every condition of the set passes the validation of apimachinery for any input: a reason that is not legal is
 //     mended, a message is cut at 32768 bytes on a rune boundary and says how much is missing, broken UTF-8 is replaced.
+//     A long message stands on its own type and on the root; wherever else it is quoted 1 KiB of it is, in a summary less.
 //   - Types that are not declared belong to others: neither counted nor touched, kept in their order behind ours. Retired
 //     types are removed. A verdict on a type that takes none is an error that names it, and costs no other verdict.
 //   - kstatus' types are derived: Stalled when a bad verdict was marked as pointless to retry, else Reconciling while the

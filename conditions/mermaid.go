@@ -10,8 +10,8 @@ import (
 )
 
 // Mermaid returns the graph as a Mermaid flowchart for documentation: an arrow leads from what is needed to what needs
-// it, negative types are hexagons, and what nothing needs leads to the
-// root, unless it is advisory. The text depends on the declaration alone.
+// it, negative types are hexagons, and what nothing needs leads to the root, unless it is advisory. The text depends on
+// the declaration alone.
 func (s *Set) Mermaid() string {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")

@@ -66,12 +66,17 @@ func TestScyllaOperator2102AggregateReasonIsBoundedAndLegal(t *testing.T) {
 	}
 	members := func(yield func(string, []metav1.Condition) bool) {
 		for i := range 500 {
-			if !yield(fmt.Sprintf("ns/pod-%d.rack", i), []metav1.Condition{{Type: "Ready", Status: "False", Reason: fmt.Sprintf("Pod-%d.Failed", i)}}) {
+			if !yield(fmt.Sprintf("ns/pod-%d.rack", i), []metav1.Condition{{Type: "Ready", Status: "False", Reason: fmt.Sprintf("Pod-%d.Failed", i%2)}}) {
 				return
 			}
 		}
 	}
-	p.Put(conditions.Summarize(conditions.Type{Name: types[0].Name}, "Ready", members))
+	all := conditions.Summarize(conditions.Type{Name: types[0].Name}, "Ready", members)
+	if len(all.Message) > 4096 {
+		t.Errorf("the message about 500 members has %d bytes", len(all.Message))
+	}
+	p.Put(all)
+	p.False(types[1].Name, strings.Repeat("Pod-1.NotReady,", 100), "")
 	r := done(t, p, epoch)
 	if errs := validation.ValidateConditions(r.Conditions, nil); len(errs) > 0 {
 		t.Error(errs[0], len(errs))
@@ -82,17 +87,19 @@ func TestScyllaOperator2102AggregateReasonIsBoundedAndLegal(t *testing.T) {
 // was refused.
 func TestEnvoyGateway7146LongMessageIsCutOnceAndMarked(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("路由无法解析 ", 2500) // 47.5 KB
-	first := put(t, netAndApp(), nil, 1, epoch, "Net False NoRoute "+long, "App True Up")
-	c := get(t, first.Conditions, "Net")
-	if len(c.Message) > 32768 || !utf8.ValidString(c.Message) || !strings.Contains(c.Message, "more bytes)") {
-		t.Errorf("%d bytes, ends in %q", len(c.Message), c.Message[len(c.Message)-40:])
-	}
-	if errs := validation.ValidateConditions(first.Conditions, nil); len(errs) > 0 {
-		t.Error(errs)
-	}
-	if second := put(t, netAndApp(), roundTrip(t, first.Conditions), 1, epoch.Add(time.Hour), "Net False NoRoute "+long, "App True Up"); second.Changed {
-		t.Error("cut again on the second pass")
+	for shift := range 3 { // so that the cut falls on each byte of a rune
+		long := strings.Repeat("x", shift) + strings.Repeat("路由无法解析", 2600) // 47 KB
+		first := put(t, netAndApp(), nil, 1, epoch, "Net False NoRoute "+long, "App True Up")
+		c := get(t, first.Conditions, "Net")
+		if len(c.Message) > 32768 || !utf8.ValidString(c.Message) || !strings.Contains(c.Message, "more bytes)") {
+			t.Errorf("%d bytes, ends in %q", len(c.Message), c.Message[len(c.Message)-40:])
+		}
+		if errs := validation.ValidateConditions(first.Conditions, nil); len(errs) > 0 {
+			t.Error(errs)
+		}
+		if second := put(t, netAndApp(), roundTrip(t, first.Conditions), 1, epoch.Add(time.Hour), "Net False NoRoute "+long, "App True Up"); second.Changed {
+			t.Error("cut again on the second pass")
+		}
 	}
 }
 
@@ -113,12 +120,18 @@ func TestKnativeServing1181TimeAloneIsNoChange(t *testing.T) {
 func TestPiraeus905VerdictsFromScratchKeepLiveTimes(t *testing.T) {
 	t.Parallel()
 	first := put(t, netAndApp(), nil, 1, epoch, "Net True Up", "App True Up")
-	p := netAndApp().Begin(first.Conditions, 1, nil)
-	for _, typ := range []string{"App", "Net"} {
-		p.Put(metav1.Condition{Type: typ, Status: "True", Reason: "Up", LastTransitionTime: metav1.Now()})
+	pass := func(app metav1.ConditionStatus) conditions.Result {
+		p := netAndApp().Begin(first.Conditions, 1, nil)
+		p.Put(metav1.Condition{Type: "App", Status: app, Reason: "Up", LastTransitionTime: metav1.Now()})
+		p.Put(metav1.Condition{Type: "Net", Status: "True", Reason: "Up", LastTransitionTime: metav1.Now()})
+		return done(t, p, epoch.Add(time.Hour))
 	}
-	if r := done(t, p, epoch.Add(time.Hour)); r.Changed {
+	if r := pass("True"); r.Changed {
 		t.Error(cmp.Diff(first.Conditions, r.Conditions))
+	}
+	r := pass("False") // the list is built anew for App's sake
+	if net, app := get(t, r.Conditions, "Net"), get(t, r.Conditions, "App"); !net.LastTransitionTime.Time.Equal(epoch) || !app.LastTransitionTime.Time.Equal(epoch.Add(time.Hour)) {
+		t.Errorf("Net since %v, App since %v", net.LastTransitionTime, app.LastTransitionTime)
 	}
 }
 
@@ -202,9 +215,10 @@ func TestClusterKubeSchedulerOperator142RetiredTypeVanishes(t *testing.T) {
 	t.Parallel()
 	s := conditions.MustNew("Ready", conditions.Type{Name: "Net"}, conditions.Type{Name: "OldDegraded", Negative: true, Retired: true})
 	live := append(put(t, conditions.MustNew("Ready", conditions.Type{Name: "Net"}), nil, 1, epoch, "Net True Up").Conditions,
-		metav1.Condition{Type: "OldDegraded", Status: "True", Reason: "Left", LastTransitionTime: metav1.NewTime(epoch)})
+		metav1.Condition{Type: "OldDegraded", Status: "True", Reason: "Left", LastTransitionTime: metav1.NewTime(epoch)},
+		metav1.Condition{Type: "Foreign", Status: "True", Reason: "Stays", LastTransitionTime: metav1.NewTime(epoch)})
 	r := put(t, s, live, 1, epoch, "Net True Up")
-	if diff := cmp.Diff([]string{"Ready True Healthy", "Net True Up"}, briefs(r.Conditions)); diff != "" || !r.Changed {
+	if diff := cmp.Diff([]string{"Ready True Healthy", "Net True Up", "Foreign True Stays"}, briefs(r.Conditions)); diff != "" || !r.Changed {
 		t.Error(diff)
 	}
 	if put(t, s, r.Conditions, 1, epoch, "Net True Up").Changed {
@@ -348,12 +362,11 @@ func TestReconcilerRuntimeMarkTrueRootFollowsWhatIsLeft(t *testing.T) {
 
 func TestKnativePkgMarkUnknownRootCarriesTheReasonOfTheFault(t *testing.T) {
 	t.Parallel()
-	p := netAndApp().Begin(nil, 1, nil)
-	p.False("Net", "Down", "")
-	p.Unknown("App", "Pending", "")
-	root := get(t, done(t, p, epoch).Conditions, "Ready")
-	if root.Status != "False" || root.Reason != "Down" {
-		t.Error(brief(root))
+	for _, verdicts := range [][]string{{"Net False Down", "App Unknown Pending"}, {"App False Down", "Net Unknown Pending"}} {
+		root := get(t, put(t, netAndApp(), nil, 1, epoch, verdicts...).Conditions, "Ready")
+		if root.Status != "False" || root.Reason != "Down" {
+			t.Errorf("%v: %s", verdicts, brief(root))
+		}
 	}
 }
 

@@ -141,13 +141,7 @@ func (h memberHeap) Len() int           { return len(h) }
 func (h memberHeap) Less(i, j int) bool { return h[i].key < h[j].key }
 func (h memberHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i]; h[i].at, h[j].at = i, j }
 func (h *memberHeap) Push(x any)        { m := x.(*member); m.at = len(*h); *h = append(*h, m) }
-func (h *memberHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return last
-}
+func (h *memberHeap) Pop() any          { return pop(h) }
 
 type groupHeap []*group
 
@@ -157,11 +151,14 @@ func (h groupHeap) Less(i, j int) bool {
 }
 func (h groupHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i]; h[i].at, h[j].at = i, j }
 func (h *groupHeap) Push(x any)   { g := x.(*group); g.at = len(*h); *h = append(*h, g) }
-func (h *groupHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
+func (h *groupHeap) Pop() any     { return pop(h) }
+
+// pop takes the last element off and lets go of it.
+func pop[H ~[]*E, E any](h *H) *E {
+	n := len(*h) - 1
+	last := (*h)[n]
+	(*h)[n] = nil
+	*h = (*h)[:n]
 	return last
 }
 

@@ -42,7 +42,8 @@ type Type struct {
 	Redact func(string) string
 }
 
-// Hold is hysteresis by time, one duration for each direction. Zero shows a change at once.
+// Hold is hysteresis by time, one duration for each direction. Zero shows a change at once. There is none by number of
+// passes: that depends on how often something happens to wake the controller.
 //
 // A hold covers a verdict that was shown for the present generation only. A new generation, a type that was blocked or
 // not reported before, and the first report of all are shown at once.

@@ -34,8 +34,8 @@ const (
 	changedTransition // lastTransitionTime is missing
 	changedPayload
 	added
-	removed        // a condition, owned or retired
-	removedPayload //
+	removed // a condition, owned or retired
+	removedPayload
 )
 
 // decision is the outcome of the pure planner.

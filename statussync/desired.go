@@ -24,8 +24,9 @@ type Desired[P any] struct {
 	// Generation is metadata.generation of the object the verdict was computed from, not the newest one known.
 	Generation int64
 
-	// Conditions are those owned by the writer, in any order. observedGeneration 0 means Generation. An owned type
-	// that is missing is removed. lastTransitionTime follows the live object: it moves only when the status moves.
+	// Conditions are those owned by the writer, in any order. observedGeneration 0 means Generation. An owned type that
+	// is missing is removed. lastTransitionTime follows the live object: it moves only when the status moves, and never
+	// back.
 	Conditions []metav1.Condition
 
 	// Status is the payload.
@@ -179,7 +180,7 @@ func validReason(s string) bool {
 }
 
 // outgoing returns the owned conditions as they are sent: in declared order, with the live object's transition times
-// where the status is the same.
+// where the status is the same or the time would go back.
 func (o *owned) outgoing(w *want, v *view, now time.Time) []metav1.Condition {
 	out := make([]metav1.Condition, 0, len(w.conditions))
 	dh, lh := 0, 0
@@ -192,14 +193,15 @@ func (o *owned) outgoing(w *want, v *view, now time.Time) []metav1.Condition {
 		c := w.conditions[d]
 		c.ObservedGeneration = w.observedBy(&c)
 		c.Message = cleanMessage(c.Message)
-		if l := find(v.conditions, t, lh); l >= 0 {
-			lh = l + 1
-			if live := &v.conditions[l]; live.Status == c.Status && !live.LastTransitionTime.IsZero() {
-				c.LastTransitionTime = live.LastTransitionTime
-			}
-		}
 		if c.LastTransitionTime.IsZero() {
 			c.LastTransitionTime = metav1.NewTime(now)
+		}
+		if l := find(v.conditions, t, lh); l >= 0 {
+			lh = l + 1
+			live := &v.conditions[l]
+			if !live.LastTransitionTime.IsZero() && (live.Status == c.Status || c.LastTransitionTime.Before(&live.LastTransitionTime)) {
+				c.LastTransitionTime = live.LastTransitionTime
+			}
 		}
 		out = append(out, c)
 	}

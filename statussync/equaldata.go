@@ -221,13 +221,5 @@ func sameMarshalled(v reflect.Value, data any) bool {
 		return false
 	}
 	other, err := json.Marshal(data)
-	if err != nil {
-		return false
-	}
-	p, err := decodeNumbers(raw)
-	if err != nil {
-		return false
-	}
-	q, err := decodeNumbers(other)
-	return err == nil && reflect.DeepEqual(p, q)
+	return err == nil && sameDocument(raw, other)
 }

@@ -4,14 +4,13 @@
 package statussync_test
 
 import (
-	"encoding/json"
+	"math/rand"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -101,38 +100,93 @@ func others(d *Database) []metav1.Condition {
 	return out
 }
 
-// FuzzUnstructured hands in anything that is JSON: no panic, and a plan or an error.
+// tape turns bytes into values as they stand in unstructured objects. It reads zeros when it is used up.
+type tape []byte
+
+func (t *tape) below(n int) int {
+	if len(*t) == 0 {
+		return 0
+	}
+	b := (*t)[0]
+	*t = (*t)[1:]
+	return int(b) % n
+}
+
+func (t *tape) name() string {
+	names := []string{"conditions", "type", "status", "reason", "message", "observedGeneration", "lastTransitionTime", "endpoint",
+		"replicas", "shards", "labels", "name", "ready", "network"}
+	return names[t.below(len(names))]
+}
+
+func (t *tape) value(depth int) any {
+	plain := []any{nil, true, int64(3), int64(-1), 1.5, 3.0, "", "Ready", "Net", "Old", "True", "Maybe", "Up", "2026-09-01T12:00:00Z",
+		"yesterday", "\xff", "x"}
+	switch n := t.below(len(plain) + 3*depth); {
+	case n < len(plain):
+		return plain[n]
+	case n%3 == 0:
+		list := []any{}
+		for range t.below(4) {
+			list = append(list, t.value(depth-1))
+		}
+		return list
+	case n%3 == 1:
+		return t.object(depth)
+	}
+	return t.condition()
+}
+
+func (t *tape) condition() map[string]any {
+	return map[string]any{"type": t.value(0), "status": t.value(0), "reason": t.value(0), "message": t.value(0),
+		"observedGeneration": t.value(0), "lastTransitionTime": t.value(0)}
+}
+
+func (t *tape) object(depth int) map[string]any {
+	m := map[string]any{}
+	for range t.below(6) {
+		m[t.name()] = t.value(depth - 1)
+	}
+	return m
+}
+
+// FuzzUnstructured hands in whatever an unstructured object can hold: no panic, a plan or an error, and the object as it
+// was.
 func FuzzUnstructured(f *testing.F) {
-	f.Add(`{"status":{"conditions":[{"type":"Ready","status":true}],"endpoint":1}}`)
-	f.Add(`{"status":[],"metadata":{"managedFields":"x","generation":"y"}}`)
-	f.Add(`{"metadata":{"managedFields":[{"fieldsV1":{"f:status":{"f:conditions":{"k:{}":1}}}}]}}`)
-	f.Fuzz(func(t *testing.T, raw string) {
-		u := &unstructured.Unstructured{}
-		if utiljson.Unmarshal([]byte(raw), &u.Object) != nil || u.Object == nil {
-			t.Skip("no object")
+	for seed := range 24 {
+		data := make([]byte, 20*seed)
+		rand.New(rand.NewSource(int64(seed))).Read(data)
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		in := tape(data)
+		u := unstructuredKind()
+		status := in.object(4)
+		var list []any
+		for range in.below(5) {
+			list = append(list, in.condition())
 		}
-		u.Object["apiVersion"], u.Object["kind"] = group.String(), "Database"
-		if _, ok := u.Object["metadata"].(map[string]any); !ok {
-			u.Object["metadata"] = map[string]any{}
+		if list != nil {
+			status["conditions"] = append(list, in.value(2))
 		}
-		m := u.Object["metadata"].(map[string]any)
-		m["uid"], m["resourceVersion"], m["name"] = "uid-1", "5", "db"
+		u.Object["status"] = status
+		if in.below(8) == 7 {
+			u.Object["status"] = in.value(2)
+		}
+		u.Object["metadata"] = map[string]any{"uid": "uid-1", "resourceVersion": "5", "name": "db", "generation": int64(in.below(4)),
+			"managedFields": in.value(3)}
 		s, _ := newServer(t)
 		w, err := statussync.For[Payload](newGroup(t, s), "main", unstructuredKind(), mainOwns)
 		if err != nil {
 			t.Fatal(err)
 		}
-		before, err := json.Marshal(u.Object)
-		if err != nil {
-			t.Skip("no JSON again")
-		}
-		p, err := w.Plan(u, ready(max(u.GetGeneration(), 0), "x"))
+		before := u.DeepCopy()
+		p, err := w.Plan(u, ready(u.GetGeneration(), "x"))
 		if err == nil && p.String() == "" {
 			t.Error("an empty plan text")
 		}
-		after, err := json.Marshal(u.Object)
-		if err != nil || string(before) != string(after) {
-			t.Errorf("the object was changed, or %v", err)
+		statussync.Owners(u)
+		if diff := cmp.Diff(before, u); diff != "" {
+			t.Errorf("the object was changed: %s", diff)
 		}
 	})
 }

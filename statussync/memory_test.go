@@ -270,6 +270,22 @@ func TestOldConditionInANewVerdict(t *testing.T) {
 	}
 }
 
+// A slow clock, or a verdict that waited, does not turn the time back. A CRD may forbid that by rule.
+func TestTransitionTimeNeverGoesBack(t *testing.T) {
+	t.Parallel()
+	old := cond("Ready", "False", "Down")
+	old.LastTransitionTime = metav1.NewTime(at.Add(time.Minute))
+	for name, given := range map[string]metav1.Time{"by the writer's clock": {}, "by the caller's": metav1.NewTime(at)} {
+		s, other := newServer(t, db(1, old))
+		d := ready(1, "x")
+		d.Conditions[0].LastTransitionTime = given
+		sync_(t, newWriter(t, s), live(t, other), d)
+		if got := live(t, other).Status.Conditions[0]; got.Status != "True" || !got.LastTransitionTime.Equal(&old.LastTransitionTime) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // Somebody else holds a key inside a field we own. It cannot be removed by leaving it out: reported, and not written
 // again with every pass; but a change of what is ours is still seen.
 func TestAlteredPayload(t *testing.T) {

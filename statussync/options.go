@@ -32,12 +32,12 @@ const (
 	tries     = 3                     // applies of one Sync
 	jitter    = 10 * time.Millisecond // upper bound of the first pause, doubling
 	deferMin  = time.Second           // Deferred after contention: between deferMin and deferMax
-	deferMax  = 5 * time.Second       //
-	takenSpan = 10 * time.Minute      // two takings within it are a contest
-	standMin  = 10 * time.Second      // first back-off of a contested object, doubling
-	standMax  = 5 * time.Minute       // its bound
-	maxMemory = 100_000               // uids remembered per writer
-	spacing   = 30 * time.Second      // between two message-only writes of one object
+	deferMax  = 5 * time.Second
+	takenSpan = 10 * time.Minute // two takings within it are a contest
+	standMin  = 10 * time.Second // first back-off of a contested object, doubling
+	standMax  = 5 * time.Minute  // its bound
+	maxMemory = 100_000          // uids remembered per writer
+	spacing   = 30 * time.Second // between two message-only writes of one object
 )
 
 // WithClock replaces time.Now. It decides lastTransitionTime where the caller gave none, the spacing of message-only
@@ -53,7 +53,8 @@ func WithClock(now func() time.Time) Option {
 }
 
 // WithObserver has f called once for every Sync and TakeOver, after it is decided and done, on the caller's goroutine.
-// The default observes nothing.
+// NoOp is told too, so this is the place for a gauge of when an object was last judged; in the status that would be a
+// write for every pass. The default observes nothing.
 func WithObserver(f func(Event)) Option {
 	return option(func(s *settings) error {
 		if f == nil {

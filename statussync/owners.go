@@ -17,7 +17,7 @@ import (
 type Owner struct {
 	Path      string                            // of the condition list, such as status.conditions
 	Condition string                            // type
-	Manager   string                            //
+	Manager   string                            // its name
 	Operation metav1.ManagedFieldsOperationType // Apply or Update
 	Since     time.Time                         // of the manager's last change, to any field; zero when unknown
 

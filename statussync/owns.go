@@ -23,7 +23,8 @@ type Owns struct {
 	// Retired are condition types an earlier release wrote. They are removed, whoever wrote them.
 	Retired []string
 
-	// Path of the condition list, by JSON name; nil means status, conditions. It starts with "status".
+	// Path of the condition list, by JSON name; nil means status, conditions. It starts with "status". A list inside the
+	// items of another one, such as those of a Gateway route's parents, has no fixed path and cannot be owned.
 	Path []string
 
 	// Primary is set on exactly one writer of a kind: it owns status.observedGeneration and the root condition. The

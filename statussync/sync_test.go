@@ -298,6 +298,18 @@ func TestSyncAfterAConflict(t *testing.T) {
 				write(func(d *Database) { d.Status.Conditions = []metav1.Condition{n} })(t, c)
 			}, statussync.Stale, "apply get", "condition Net is of generation 4",
 		},
+		"a newer condition that is not desired": {
+			"it would be dropped by an old verdict", func(t *testing.T, c client.Client) {
+				d := live(t, c)
+				d.Generation = 4
+				if err := c.Update(context.Background(), d); err != nil {
+					t.Fatal(err)
+				}
+				n := cond("App", "True", "Up")
+				n.ObservedGeneration = 4
+				write(func(d *Database) { d.Status.Conditions = []metav1.Condition{n} })(t, c)
+			}, statussync.Stale, "apply get", "condition App is of generation 4",
+		},
 		"gone": {
 			"deleted meanwhile", func(t *testing.T, c client.Client) {
 				if err := c.Delete(context.Background(), live(t, c)); err != nil {

@@ -258,8 +258,8 @@ func TestPayloadOnAnEmptyStatus(t *testing.T) {
 	}
 }
 
-// fluxcd/pkg#1187: a third party's object holds anything. Nothing panics and what cannot be read is written anew.
-func TestOddUnstructuredContent(t *testing.T) {
+// A third party's object holds anything. Nothing panics and what cannot be read is written anew.
+func TestFluxPkg1187OddUnstructuredContent(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t)
 	w, err := statussync.For[Payload](newGroup(t, s), "main", unstructuredKind(), mainOwns)

@@ -99,8 +99,9 @@ func newCore(g *Group, name string, kind client.Object, owns Owns, payload refle
 //
 // Requests: 0 when nothing changed. 1 when something did. Each of at most two conflicts costs one live read and one
 // more apply; then the outcome is Deferred. An object that is gone costs one more live read until this writer has written
-// once: a kind without status subresource gives the same answer, and is an error. Removing what another manager owns too costs one JSON Patch before the
-// apply; when managedFields are stripped from the cache it is the server's refusal that tells, one request later.
+// once: a kind without status subresource gives the same answer, and is an error. Removing what another manager owns too
+// costs one JSON Patch before the apply; when managedFields are stripped from the cache it is the server's refusal that
+// tells, one request later.
 //
 // A conflict is never an error, nor is an object that is gone, nor a newer verdict. Errors are those of the declaration
 // (a condition that is not owned, a generation above the object's) and of the server: forbidden, invalid, unreachable.

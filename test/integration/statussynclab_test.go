@@ -139,6 +139,8 @@ type statusTally struct {
 	mu   sync.Mutex
 	seen []string
 	hook func(r *http.Request) // before it is sent
+	// answer is given each request instead of the server, when it is set; send passes it on.
+	answer func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error)
 }
 
 func (c *statusTally) wrap(rt http.RoundTripper) http.RoundTripper {
@@ -149,10 +151,13 @@ func (c *statusTally) wrap(rt http.RoundTripper) http.RoundTripper {
 			verb = strings.TrimSuffix(strings.TrimPrefix(r.Header.Get("Content-Type"), "application/"), "+yaml")
 		}
 		c.seen = append(c.seen, verb)
-		hook := c.hook
+		hook, answer := c.hook, c.answer
 		c.mu.Unlock()
 		if hook != nil {
 			hook(r)
+		}
+		if answer != nil {
+			return answer(r, rt.RoundTrip)
 		}
 		return rt.RoundTrip(r)
 	})
