@@ -17,20 +17,28 @@
 //     that a crash, a stale cache or another controller cannot make it forget.
 //   - [github.com/ashlar-go/ashlar/ownership]: which children are ours, decided by a
 //     pure planner; [github.com/ashlar-go/ashlar/ownership/apply] carries the plan out.
+//   - [github.com/ashlar-go/ashlar/conversion]: objects of one version become objects of
+//     another and lose nothing; [github.com/ashlar-go/ashlar/conversion/migrate] moves
+//     what is stored.
+//   - [github.com/ashlar-go/ashlar/ratelimit]: when to try again, may I run now;
+//     [github.com/ashlar-go/ashlar/ratelimit/reconcilelimit] wires it into a reconciler.
+//   - [github.com/ashlar-go/ashlar/bpfmap]: typed kernel maps whose layout is checked,
+//     and of which only the difference is written.
 //
 // # One picture
 //
-//	desired (spec)                                      observed (API server)
-//	      │                                                     │
-//	      ▼                                                     ▼
-//	Reconcile ──► finalizers ──► ownership          plan = decide(observed, desired)   pure
-//	             (may I let go?) (children)         apply(plan)                        thin
-//	                   │             │
-//	                   └──── facts ──┘
-//	                          ▼
-//	                     conditions      facts + dependency graph → conditions, root cause
-//	                          ▼
-//	                     statussync      one status write, fenced by observedGeneration
+//	                     desired (spec)                     observed (API server, kernel)
+//	                           │                                        │
+//	             conversion ───┘ any served version                     │
+//	                           ▼                                        ▼
+//	ratelimit ──► Reconcile ──► finalizers ──► ownership ──► bpfmap   plan = decide(observed, desired)   pure
+//	(when to try)              (may I let go?) (children)    (kernel) apply(plan)                        thin
+//	                                 │             │            │
+//	                                 └──────── facts ───────────┘
+//	                                             ▼
+//	                                        conditions     facts + dependency graph → conditions, root cause
+//	                                             ▼
+//	                                        statussync     one status write, fenced by observedGeneration
 //
 // Data flows one way, and no block imports another: what passes between them is
 // plain data ([k8s.io/apimachinery/pkg/apis/meta/v1.Condition], an object, a result
@@ -66,6 +74,7 @@
 // # Keys on the wire
 //
 // All live under ashlar-go.github.io/: the label owner.<set> (the owner's uid), the
-// annotation owner-ref.<set> (its coordinates), the annotations applied (a hash) and
-// cleanup (progress), and the finalizer hold-<hash of the owner's uid>.
+// annotation owner-ref.<set> (its coordinates), the annotations applied (a hash),
+// cleanup (progress) and conversion (what a version cannot hold), and the finalizer
+// hold-<hash of the owner's uid>.
 package ashlar

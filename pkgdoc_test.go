@@ -100,6 +100,7 @@ func TestComplaints(t *testing.T) {
 		"group comment":       {"one comment may serve a group of constants", "package p\n// All of them.\nconst ( A = 1\n B = 2 )", 0},
 		"undocumented const":  {"neither group nor name", "package p\nconst ( A = 1 )", 1},
 		"method of private":   {"nobody sees it", "package p\ntype x int\nfunc (x) Y() {}", 0},
+		"generic private":     {"a type parameter is no name", "package p\ntype x[K any] int\nfunc (*x[K]) Y() {}", 0},
 		"undocumented method": {"methods too", "package p\n// X is.\ntype X int\nfunc (X) Y() {}", 1},
 		"documented":          {"clean", "package p\n// X is.\ntype X struct {\n\t// Y is.\n\tY int\n}\n", 0},
 	} {
@@ -180,19 +181,9 @@ func undocumentedFields(s *ast.StructType, add func(ast.Node, string)) {
 	}
 }
 
+// exportedReceiver reports whether somebody outside can name the type of a method; a function has none.
 func exportedReceiver(decl *ast.FuncDecl) bool {
-	if decl.Recv == nil || len(decl.Recv.List) == 0 {
-		return true
-	}
-	exported := false
-	ast.Inspect(decl.Recv.List[0].Type, func(node ast.Node) bool {
-		if id, ok := node.(*ast.Ident); ok && !exported {
-			exported = id.IsExported()
-			return false
-		}
-		return !exported
-	})
-	return exported
+	return decl.Recv == nil || len(decl.Recv.List) == 0 || ast.IsExported(receiver(decl))
 }
 
 // nested says whether a folder belongs to another module than the root.
