@@ -6,7 +6,9 @@ package finalizers
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,6 +66,16 @@ func (k *call[T]) patch(ctx context.Context, what string, obj T, ops []op) (next
 	}
 	next, err = k.read(ctx, obj)
 	return next, false, err
+}
+
+// unheard reports whether the write that failed with err may have been carried out nevertheless: the connection broke, or
+// the server gave up waiting for its own storage.
+func unheard(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Code >= http.StatusInternalServerError
+	}
+	return !errors.Is(err, ErrContended)
 }
 
 // reset begins another write of the same call, with tries of its own.

@@ -144,6 +144,9 @@ func (c *cleanup[T]) store(ctx context.Context) (over bool, err error) {
 			return true, nil
 		}
 		if err != nil {
+			if unheard(err) {
+				c.memory.unsure(c.res.Object.GetUID())
+			}
 			return false, errors.Join(c.retries(), err)
 		}
 		c.res.Object = fresh

@@ -28,6 +28,7 @@ type remembered struct {
 	stored   bool // we have stored the finalizer
 	released bool // we have removed it from the terminating object, where it cannot come back
 	read     bool // progress is known
+	unsure   bool // a write of ours may have arrived although no answer did
 	progress entry
 	attempts map[string]int
 }
@@ -55,7 +56,11 @@ func (m *memory) released(uid types.UID) {
 }
 
 func (m *memory) progress(uid types.UID, e entry) {
-	m.change(uid, func(r *remembered) { r.read, r.progress = true, e })
+	m.change(uid, func(r *remembered) { r.read, r.unsure, r.progress = true, false, e })
+}
+
+func (m *memory) unsure(uid types.UID) {
+	m.change(uid, func(r *remembered) { r.unsure = true })
 }
 
 // called counts a call of a step and returns how many there were.

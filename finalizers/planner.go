@@ -203,8 +203,12 @@ func (p *planner) over(e entry) bool { return Progress{Steps: p.resume(e)}.Over(
 
 // behind reports whether the cached obj must not be acted on, given what this process knows. Steps that wait for each
 // other make it strict: a cache that does not show that the second has begun would have the first one called again. The
-// first pass of a process knows nothing, so it does not trust the cache then.
+// first pass of a process knows nothing, so it does not trust the cache then; nor does the pass after a write that was
+// not answered, which may have stored the policy of the deletion after its sign was gone.
 func (p *planner) behind(obj client.Object, known remembered) bool {
+	if known.unsure {
+		return true
+	}
 	if !known.read {
 		return slices.ContainsFunc(p.steps, func(s step) bool { return len(s.after) > 0 })
 	}

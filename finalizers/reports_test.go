@@ -72,6 +72,9 @@ func TestKopf1236RemovalFromAStaleList(t *testing.T) {
 	if len(w.sent) != 3 {
 		t.Errorf("sent %q, want a patch, a read and a patch", w.sent)
 	}
+	if written := strings.Join(w.sent, " "); strings.Contains(written, `"add"`) || strings.Contains(written, other) {
+		t.Errorf("sent %q: a removal must not write what others have", w.sent)
+	}
 }
 
 // Our name is in the list twice. https://github.com/kube-rs/kube/pull/965; crossplane-runtime's helper panics for both

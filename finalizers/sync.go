@@ -66,8 +66,8 @@ type Result[T client.Object] struct {
 //   - gone, or replaced by another object of that name: phase Gone, no error.
 //
 // c sends the patches; its cache is not read. live must be an uncached reader (mgr.GetAPIReader()). It is asked when the
-// server refuses a patch, when obj does not show what this process has written, and before steps that wait for each
-// other are called for the first time in this process. obj is not modified. apply is never called for an object that is
+// server refuses a patch, when obj does not show what this process has written, when a write of this process was not
+// answered, and before steps that wait for each other are called for the first time in this process. obj is not modified. apply is never called for an object that is
 // known to be deleted; nil means that there is nothing to apply.
 //
 // Worst case for each of these writes: three PATCH and three GET, when others keep changing the same entries; then
@@ -132,6 +132,9 @@ func (f *Finalizer[T]) change(ctx context.Context, k *call[T], res Result[T],
 		case v == Store:
 			next, wrote, err := k.patch(ctx, opStore, res.Object, f.storeOps(res.Object))
 			if err != nil {
+				if unheard(err) {
+					f.memory.stored(res.Object.GetUID()) // perhaps: look before it is stored again
+				}
 				return gone(res, err)
 			}
 			if wrote {

@@ -108,7 +108,7 @@ func (s *Set) record(owner Object, kinds, namespaces map[string]bool) (Object, e
 	o := s.identify(owner)
 	id, tooling := ApplySetID(o.ref), s.manager+toolingVersion
 	notes := owner.GetAnnotations()
-	if was := notes[applySetTooling]; was != "" && toolName(was) != s.manager {
+	if was := s.ForeignTool(owner); was != "" {
 		return nil, fmt.Errorf("record ApplySet on %s: %w: %s is %q, ours is %q", o.ref, ErrForeignTooling, applySetTooling, was, tooling)
 	}
 	if was := owner.GetLabels()[applySetID]; was != "" && was != id {
@@ -130,6 +130,14 @@ func (s *Set) record(owner Object, kinds, namespaces map[string]bool) (Object, e
 		md["namespace"] = o.ref.Namespace
 	}
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": o.apiVersion, "kind": o.ref.Kind, "metadata": md}}, nil
+}
+
+// ForeignTool is the tool that has owner as the parent of an ApplySet of its own, as its annotation spells it, or "".
+func (s *Set) ForeignTool(owner Object) string {
+	if was := owner.GetAnnotations()[applySetTooling]; was != "" && toolName(was) != s.manager {
+		return was
+	}
+	return ""
 }
 
 // toolName is everything before the last slash.

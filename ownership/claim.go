@@ -185,7 +185,7 @@ func (s *Set) carrierOf(o identity, hasFinalizer bool, k Kind, child Ref) (Carri
 	case c == Native && crosses:
 		return 0, fmt.Errorf("claim %s for %s: %w: the owner is in namespace %q",
 			child, o.ref, ErrIllegalReference, o.ref.Namespace)
-	case c == Auto && (crosses || k.NeededByCleanup):
+	case c == Auto && (crosses || k.NeededByCleanup || k.Found):
 		c = Label
 	case c == Auto:
 		c = Native

@@ -99,6 +99,8 @@ func (p *planner) checkDeclared(kind Kind, ref Ref) error {
 			ref, p.owner.ref, ref.GroupVersion(), p.set.name, kind.GroupVersion())
 	case kind.Retired:
 		return fmt.Errorf("plan %s of %s: the set %q declares the kind as retired", ref, p.owner.ref, p.set.name)
+	case kind.Found:
+		return fmt.Errorf("plan %s of %s: the set %q declares the kind as found: others create it", ref, p.owner.ref, p.set.name)
 	case ref.Name == "":
 		return fmt.Errorf("plan %s of %s: metadata.name: empty (generateName cannot be applied)", ref, p.owner.ref)
 	case kind.Cluster && ref.Namespace != "":
@@ -170,12 +172,9 @@ func (p *planner) ours(o Object, kind Kind, carrier Carrier, m *member) (Decisio
 	}
 	e := Evidence{Hash: hash, Print: printOf(doc, live), Quick: quick}
 	md := doc["metadata"].(map[string]any)
-	md["uid"] = string(uid)
-	if carrier == Native {
-		// The collector strips references when an owner is orphaned. A forced apply decided on an older view would put
-		// ours back, and the child would be collected with the owner.
-		md["resourceVersion"] = rv
-	}
+	// The uid alone would let a forced apply that was decided on an older view take a claim back: one that the collector
+	// has stripped from a child of an orphaned owner, or that was handed over to another owner since.
+	md["uid"], md["resourceVersion"] = string(uid), rv
 	return sent(Update, p.refOf(m.key), doc, uid, rv, why, e), nil
 }
 

@@ -20,6 +20,8 @@
 // carrier from the scopes of both kinds: a native reference across namespaces, or from a cluster-scoped child to a
 // namespaced owner, makes the garbage collector delete the child or leak it.
 //
+// decisions.md in this directory lists what is decided in every situation; it is made from the planner.
+//
 // # Guarantees
 //
 //   - Identity is the uid. A reference to a deleted namesake of the owner is not ownership; the same uid under another
@@ -39,6 +41,7 @@
 //   - The owner passed in was read from the server: it has a uid.
 //   - One process applies a set at a time, under one field manager that never changes.
 //   - Kinds stay declared, as Retired, until their last child is gone.
+//   - Children that others create, from a template with the claim, are of a Found kind.
 //
 // # Cost
 //

@@ -201,3 +201,51 @@ func ExampleSet_RequestFor() {
 	// Output:
 	// team-a/orders true
 }
+
+// Typed objects out of a cache have no TypeMeta; a manager's client knows their kind.
+func ExampleKindOf() {
+	set, err := ownership.New("children", corev1.SchemeGroupVersion.WithKind("Service"), []ownership.Kind{
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap")}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	owner := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "orders", UID: "1"}}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "x"}}
+	_, err = set.Plan(owner, []ownership.Object{config}, nil, ownership.Policy{})
+	fmt.Println(err)
+	plan, err := set.Plan(owner, []ownership.Object{config}, nil, ownership.Policy{},
+		ownership.KindOf(func(ownership.Object) (schema.GroupVersionKind, error) {
+			return corev1.SchemeGroupVersion.WithKind("ConfigMap"), nil // mgr.GetClient().GroupVersionKindFor
+		}))
+	fmt.Print(plan)
+	fmt.Println(err)
+	// Output:
+	// plan children of Service team-a/orders: *v1.ConfigMap team-a/x: apiVersion and kind: empty
+	// Create ConfigMap team-a/x: does not exist
+	// <nil>
+}
+
+// Volumes that a StatefulSet makes from a template are torn down, and never applied.
+func ExampleKind_Verbs() {
+	volumes := ownership.Kind{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), Found: true}
+	fmt.Println(volumes.Verbs())
+	// Output:
+	// [delete get list patch watch]
+}
+
+// A parent of kubectl's ApplySet is left alone.
+func ExampleSet_ForeignTool() {
+	set, err := ownership.New("bundle", corev1.SchemeGroupVersion.WithKind("ConfigMap"), []ownership.Kind{
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Carrier: ownership.ApplySet},
+	}, ownership.WithFinalizer("example.com/web"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "orders", UID: "1",
+		Annotations: map[string]string{"applyset.kubernetes.io/tooling": "kubectl/v1.37"}}}
+	fmt.Println(set.ForeignTool(owner))
+	// Output:
+	// kubectl/v1.37
+}

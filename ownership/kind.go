@@ -53,6 +53,10 @@ type Kind struct {
 	NeededByCleanup bool
 	// Retired says that a former release created the kind: children are found and pruned, none is created.
 	Retired bool
+	// Found says that others create the objects, from a template that carries the claim (see (*Set).Claim): the volumes
+	// of a StatefulSet. Children are found and torn down, never applied, and never pruned: whether one is still wanted
+	// only its creator knows. They are carried by Label.
+	Found bool
 	// Resource is the plural name in URLs and RBAC. Empty means the usual English plural of the kind.
 	Resource string
 }
@@ -64,4 +68,16 @@ func (k Kind) Plural() string {
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(k.GroupVersionKind)
 	return plural.Resource
+}
+
+// Verbs are what an executor asks of the API server for children of the kind, sorted: patch also releases a child
+// without deleting it, which kinds with NeededByCleanup never need.
+func (k Kind) Verbs() []string {
+	switch {
+	case k.Found && k.NeededByCleanup:
+		return []string{"delete", "get", "list", "watch"}
+	case k.Found, k.Retired:
+		return []string{"delete", "get", "list", "patch", "watch"}
+	}
+	return []string{"create", "delete", "get", "list", "patch", "watch"}
 }

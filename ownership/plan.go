@@ -24,7 +24,7 @@ const (
 	Create
 	// Update applies to a member of ours that differs from what is declared.
 	Update
-	// Adopt applies to an existing object nobody controls, without force.
+	// Adopt applies to an existing object nobody controls, without force over anything but the keys of this set.
 	Adopt
 	// Release removes exactly our claim and leaves the object alive.
 	Release
@@ -130,8 +130,8 @@ func (p Plan) String() string {
 // And for a live object that is not declared and carries our claim:
 //
 //  6. Controlled by somebody else: Conflict. Terminating: Wait. Owner terminating: Keep (see Teardown).
-//  7. The same uid as a declared object (one object served by two groups): Keep. Protected kind, or a Namespace that
-//     still holds members: Keep.
+//  7. The same uid as a declared object (one object served by two groups): Keep. A Found or protected kind, or a
+//     Namespace that still holds members: Keep.
 //  8. Prune, unless the policy refuses: then every Prune becomes Keep and the error is a *PruneError, beside the plan.
 //
 // Other errors return an empty plan: an undeclared or mismatching kind, a missing name or namespace, a name declared

@@ -74,6 +74,8 @@ func (p *planner) undeclaredMember(m *member, kept map[types.UID]bool, inUse map
 		return p.found(Keep, m, "not declared, but only a teardown removes children of a terminating owner")
 	case kept[m.obj.GetUID()]:
 		return p.found(Keep, m, "the same object is declared under another group")
+	case p.set.kinds[m.key.kind].Found:
+		return p.found(Keep, m, "others create it, only a teardown removes it")
 	case p.policy.protects(gvk.GroupKind()):
 		return p.found(Keep, m, "protected kind")
 	case gvk.Group == "" && gvk.Kind == "Namespace" && inUse[m.key.name]:

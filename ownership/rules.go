@@ -11,20 +11,15 @@ import (
 )
 
 // Rules prints the RBAC rules an executor of this set needs, as the YAML of a Role's or ClusterRole's rules, and
-// nothing more: get, list and watch to see children, create and patch to apply them, delete to prune them, get on the
-// owner before an adoption, patch on it for the record of an ApplySet, and update on the owner's finalizers where blocking references are used and the
-// OwnerReferencesPermissionEnforcement plugin is on. Resource names are English plurals unless Kind.Resource says
-// otherwise. Retired kinds need no create.
+// nothing more: of each kind its Verbs, get on the owner before an adoption, patch on it for the record of an ApplySet,
+// and update on the owner's finalizers where blocking references are used and the OwnerReferencesPermissionEnforcement
+// plugin is on. Resource names are English plurals unless Kind.Resource says otherwise.
 func (s *Set) Rules() string {
 	type rule struct{ group, verbs, resource string }
 	rules := make([]rule, 0, len(s.kinds)+2)
 	native := false
 	for _, k := range s.kinds {
-		verbs := "create, delete, get, list, patch, watch"
-		if k.Retired {
-			verbs = "delete, get, list, patch, watch"
-		}
-		rules = append(rules, rule{k.Group, verbs, k.Plural()})
+		rules = append(rules, rule{k.Group, strings.Join(k.Verbs(), ", "), k.Plural()})
 		native = native || !s.neverNative(k)
 	}
 	owner := Kind{GroupVersionKind: s.owner}.Plural()

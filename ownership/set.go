@@ -109,6 +109,10 @@ func (s *Set) checkKind(k Kind) error {
 	case k.NeededByCleanup && k.Carrier == Native:
 		return fmt.Errorf("%w: the garbage collector deletes native children before cleanup ran (foreground deletion)",
 			ErrIllegalReference)
+	case k.Found && k.Retired:
+		return errors.New("found and retired: what others create is not pruned")
+	case k.Found && k.Carrier == Native:
+		return fmt.Errorf("%w: others create the objects, and the claim travels in their labels", ErrIllegalReference)
 	case k.Carrier == Native && k.Cluster && !s.clusterOwner:
 		return fmt.Errorf("%w: a cluster-scoped child cannot name a namespaced owner", ErrIllegalReference)
 	}
@@ -120,7 +124,7 @@ func (s *Set) checkKind(k Kind) error {
 
 // neverNative says that no child of the kind can be claimed natively, whatever its namespace.
 func (s *Set) neverNative(k Kind) bool {
-	return k.Carrier == Label || k.Carrier == ApplySet || k.NeededByCleanup || (k.Cluster && !s.clusterOwner)
+	return k.Carrier == Label || k.Carrier == ApplySet || k.NeededByCleanup || k.Found || (k.Cluster && !s.clusterOwner)
 }
 
 // sometimesLabel says that children of the kind may be claimed by label.

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-const tableFile = "DECISIONS.md"
+const tableFile = "decisions.md"
 
 // TestDecisionTable prints what the planner decides in every situation and compares it with the committed table, so
 // that the documentation cannot drift from the code.

@@ -26,7 +26,7 @@
 //   - It changes neither requests nor replies.
 //   - [MutationDetector] shares objects as an informer cache without deep copies does, and names the field that changed.
 //   - [StrictServer] answers as kube-apiserver 1.37 does wherever testdata/rules.txt says something, from preconditions
-//     to field management; its garbage collector runs when the test says so.
+//     to field management; its garbage collector runs when the test says so. [Rules] replays the file against any server.
 //
 // # Assumptions
 //

@@ -186,3 +186,59 @@ func ExampleStrictServer_Collect() {
 	// Output:
 	// [deleted ConfigMap shop/child, whose owners are gone]
 }
+
+// Everything that reads through the detector gets the same object, as from an informer's cache.
+func ExampleMutationDetector_Get() {
+	shared := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}, Data: map[string]string{"mode": "calm"}}
+	cache := reconciletest.NewMutationDetector(fake.NewClientBuilder().WithObjects(shared).Build())
+	got := &corev1.ConfigMap{}
+	if err := cache.Get(context.Background(), client.ObjectKeyFromObject(shared), got); err != nil {
+		fmt.Println(err)
+		return
+	}
+	got.Data["mode"] = "wild"
+	again := &corev1.ConfigMap{}
+	if err := cache.Get(context.Background(), client.ObjectKeyFromObject(shared), again); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(again.Data["mode"])
+	// Output:
+	// wild
+}
+
+func ExampleMutationDetector_List() {
+	cache := reconciletest.NewMutationDetector(fake.NewClientBuilder().WithObjects(
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Data: map[string]string{"mode": "calm"}},
+	).Build())
+	list := &corev1.ConfigMapList{}
+	if err := cache.List(context.Background(), list); err != nil {
+		fmt.Println(err)
+		return
+	}
+	list.Items[0].Data["mode"] = "wild" // the maps of an item are shared
+	fmt.Println(cache.Check())
+	// Output:
+	// check ConfigMap shop/a: data[mode] changed from "calm" to "wild" in a shared object
+}
+
+func ExampleMutationDetector_Check() {
+	cache := reconciletest.NewMutationDetector(fake.NewClientBuilder().Build())
+	fmt.Println(cache.Check())
+	// Output:
+	// <nil>
+}
+
+// The rules of the API server, against a server of your own.
+func ExampleRules() {
+	rules, err := reconciletest.Rules()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(rules[0].Name+":", rules[0].Reason)
+	// for _, rule := range rules { t.Run(rule.Name, func(t *testing.T) { rule.Run(t, transport, "https://127.0.0.1:6443", namespaceOf(t)) }) }
+
+	// Output:
+	// create sets system fields: uid, version, generation 1, and status belongs to its subresource
+}

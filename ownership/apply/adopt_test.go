@@ -63,8 +63,8 @@ func TestKubernetes42639AdoptionChecksTheLiveOwnerOnce(t *testing.T) {
 				t.Errorf("%s: %d live reads for 20 orphans, want 1", test.reason, s.gets)
 			}
 			w := s.taken()
-			if len(w) != test.adopts || len(res.Objects) != test.adopts {
-				t.Errorf("%s: got %d writes, %d objects, want %d: %v", test.reason, len(w), len(res.Objects), test.adopts, res.Decisions[0])
+			if len(w) != test.adopts || len(res.Objects()) != test.adopts {
+				t.Errorf("%s: got %d writes, %d objects, want %d: %v", test.reason, len(w), len(res.Objects()), test.adopts, res.Decisions[0])
 			}
 			for _, r := range w {
 				if r.Force || r.UID == "" || r.Version == "" {

@@ -28,6 +28,8 @@ const (
 	conflictAfter = time.Minute
 	waitAfter     = 10 * time.Second
 	contendAfter  = 2 * time.Second
+	// How old a child must be at the deletion of its owner for its reference to prove that nothing was orphaned.
+	collectorLag = 10 * time.Second
 )
 
 // Applier finds the children of one owner kind and carries plans out. It is safe for concurrent use; make one per set
@@ -120,9 +122,13 @@ func (a *Applier) Sync(ctx context.Context, owner client.Object, desired []clien
 // When the cache shows nothing, one live list per label-carried kind confirms it, because a child that is not in the
 // cache yet would be leaked with the owner's finalizer.
 //
+// A native child that names the owner and has lost its reference is taken for one that was orphaned, also when somebody
+// stripped it by hand, unless another one that is older than the deletion still has its reference on the server: leaving
+// too much behind can be mended.
+//
 // Requests: one delete per member, none for terminating ones, and the confirming lists; one live read of a natively
-// claimed sibling before label-carried members are deleted, because only the children tell an orphaned owner from
-// another, and the cache may be behind.
+// claimed sibling before members are deleted or released, because only the children tell an orphaned owner from another,
+// and the cache may be behind.
 func (a *Applier) Teardown(ctx context.Context, owner client.Object, kinds ...schema.GroupKind) (Result, error) {
 	live, err := a.read(ctx, owner, nil)
 	if err != nil {
@@ -140,6 +146,13 @@ func (a *Applier) Teardown(ctx context.Context, owner client.Object, kinds ...sc
 		}
 		if now != nil {
 			live[i] = now
+			if refersTo(now, owner) && known(now, owner) {
+				// The collector strips every reference before its finalizer goes, so nothing was orphaned: those who
+				// lost theirs did so by hand.
+				live = slices.DeleteFunc(live, func(o ownership.Object) bool {
+					return !a.set.Claimed(owner, o) && !slices.Contains(a.set.Claimants(o), string(owner.GetUID()))
+				})
+			}
 			if plan, err = a.set.Teardown(owner, live, kinds, a.planOptions()...); err != nil {
 				return a.newResult(owner), err
 			}
@@ -158,21 +171,36 @@ func (a *Applier) Teardown(ctx context.Context, owner client.Object, kinds ...sc
 	return res, err
 }
 
-// evidence is the index of a natively claimed child that would show whether the owner is orphaned, or -1 when nothing
-// depends on it.
+// evidence is the index of the oldest natively claimed child, which would show whether the owner is orphaned, or -1 when
+// nothing depends on it or the owner says it itself.
 func (a *Applier) evidence(owner client.Object, plan ownership.Plan, live []ownership.Object) int {
-	if owner.GetDeletionTimestamp() == nil || slices.Contains(owner.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+	if owner.GetDeletionTimestamp() == nil || slices.Contains(owner.GetFinalizers(), metav1.FinalizerDeleteDependents) ||
+		slices.Contains(owner.GetFinalizers(), metav1.FinalizerOrphanDependents) {
 		return -1
 	}
 	matters := slices.ContainsFunc(plan.Decisions, func(d ownership.Decision) bool {
-		return d.Verb == ownership.Prune && !a.kindFor(d.Ref.GroupVersionKind).NeededByCleanup
+		return d.Verb == ownership.Release || d.Verb == ownership.Prune && !a.kindFor(d.Ref.GroupVersionKind).NeededByCleanup
 	})
 	if !matters {
 		return -1
 	}
-	return slices.IndexFunc(live, func(o ownership.Object) bool {
-		return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
-	})
+	oldest := -1
+	for i, o := range live {
+		if refersTo(o, owner) && (oldest < 0 || o.GetCreationTimestamp().Time.Before(live[oldest].GetCreationTimestamp().Time)) {
+			oldest = i
+		}
+	}
+	return oldest
+}
+
+func refersTo(o, owner ownership.Object) bool {
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
+}
+
+// known says that the collector must have known the child when the owner was deleted: its view of the cluster lags, and
+// it misses what was created a moment before.
+func known(o, owner ownership.Object) bool {
+	return o.GetCreationTimestamp().Add(collectorLag).Before(owner.GetDeletionTimestamp().Time)
 }
 
 func (a *Applier) kindFor(gvk schema.GroupVersionKind) ownership.Kind {

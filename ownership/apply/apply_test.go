@@ -49,11 +49,11 @@ func TestCreateOnTheWire(t *testing.T) {
 	if diff := cmp.Diff(configMap("config", "mode", "fast"), in); diff != "" {
 		t.Errorf("the declared object was changed:\n%s", diff)
 	}
-	if len(res.Objects) != 1 || res.Objects[0].GetUID() == "" || res.RequeueAfter != 0 {
-		t.Errorf("got objects %v, requeue %s", res.Objects, res.RequeueAfter)
+	if len(res.Objects()) != 1 || res.Objects()[0].GetUID() == "" || res.RequeueAfter != 0 {
+		t.Errorf("got objects %v, requeue %s", res.Objects(), res.RequeueAfter)
 	}
-	if _, ok := res.Objects[0].(*corev1.ConfigMap); !ok {
-		t.Errorf("got a %T, want the Go type the scheme knows", res.Objects[0])
+	if _, ok := res.Objects()[0].(*corev1.ConfigMap); !ok {
+		t.Errorf("got a %T, want the Go type the scheme knows", res.Objects()[0])
 	}
 }
 
@@ -62,7 +62,7 @@ func TestUpdateOnTheWire(t *testing.T) {
 	s := newServer(t, false, database())
 	a := newApplier(t, s)
 	pass(t, a, configMap("config", "mode", "fast"), secret("login"))
-	created := s.must(t, configMap("config"))
+	created, login := s.must(t, configMap("config")), s.must(t, secret("login"))
 	s.taken()
 	changed := secret("login")
 	changed.StringData["key"] = "other"
@@ -75,8 +75,8 @@ func TestUpdateOnTheWire(t *testing.T) {
 	if !native.Force || native.UID != string(created.GetUID()) || native.Version != created.GetResourceVersion() {
 		t.Errorf("a native member is updated by uid and resourceVersion, got %+v", native)
 	}
-	if !label.Force || label.UID == "" || label.Version != "" {
-		t.Errorf("a label-carried member is updated by uid, got %+v", label)
+	if !label.Force || label.UID != string(login.GetUID()) || label.Version != login.GetResourceVersion() {
+		t.Errorf("a label-carried member is updated by uid and resourceVersion, or a hand-over would be undone, got %+v", label)
 	}
 	if got := s.must(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "login"}}).(*corev1.Secret); string(got.Data["key"]) != "other" {
 		t.Errorf("got data %q", got.Data)
@@ -267,7 +267,7 @@ func TestForeignNamesakeIsConflictAndUntouched(t *testing.T) {
 		before := s.must(t, configMap("config")).GetResourceVersion()
 		res := pass(t, a, configMap("config", "mode", "fast"))
 		d := res.Decisions[0]
-		if d.Verb != ownership.Conflict || res.RequeueAfter == 0 || len(res.Objects) != 0 {
+		if d.Verb != ownership.Conflict || res.RequeueAfter == 0 || len(res.Objects()) != 0 {
 			t.Errorf("%s: got %s, requeue %s", name, d, res.RequeueAfter)
 		}
 		if after := s.must(t, configMap("config")).GetResourceVersion(); after != before {

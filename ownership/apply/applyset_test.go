@@ -170,7 +170,7 @@ func TestHandOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := a.Sync(t.Context(), other(), []client.Object{configMap("config", "mode", "fast"), secret("login")}, ownership.Policy{})
-	if err != nil || len(got.Objects) != 2 {
+	if err != nil || len(got.Objects()) != 2 {
 		t.Fatalf("got %v, %v", got.Decisions, err)
 	}
 	refs := s.must(t, configMap("config")).GetOwnerReferences()

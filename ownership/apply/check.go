@@ -15,17 +15,19 @@ import (
 )
 
 // Check lists, joined into one error, what would make passes fail: a declared kind that is not served, a scope declared
-// wrong, a plural name guessed wrong, and each verb of (*ownership.Set).Rules the process lacks in every namespace. It
-// changes nothing; the access reviews it creates are not stored.
+// wrong, a plural name guessed wrong, and each verb of (*ownership.Set).Rules that the process lacks: of namespaced kinds
+// in every namespace or, when some are named, in each of these, for an operator that has Roles only. It changes nothing;
+// the access reviews it creates are not stored.
 //
-// Requests: discovery and one SelfSubjectAccessReview per verb. It needs no verb beyond what every authenticated user has.
-func (a *Applier) Check(ctx context.Context) error {
+// Requests: discovery and one SelfSubjectAccessReview per verb (and namespace). It needs no verb beyond what every
+// authenticated user has.
+func (a *Applier) Check(ctx context.Context, namespaces ...string) error {
 	var errs []error
 	owner := ownership.Kind{GroupVersionKind: a.set.Owner(), Cluster: a.set.ClusterOwner()}
 	if gvr, err := a.served(owner); err != nil {
 		errs = append(errs, fmt.Errorf("check owner of set %q: %w", a.set.Name(), err))
-	} else if err := a.allowed(ctx, gvr, "get"); err != nil {
-		errs = append(errs, err)
+	} else {
+		errs = append(errs, a.allowed(ctx, owner, gvr, []string{"get"}, namespaces))
 	}
 	for _, k := range a.kinds {
 		gvr, err := a.served(k)
@@ -35,15 +37,7 @@ func (a *Applier) Check(ctx context.Context) error {
 			}
 			continue
 		}
-		verbs := []string{"get", "list", "watch", "create", "patch", "delete"}
-		if k.Retired {
-			verbs = []string{"get", "list", "watch", "patch", "delete"}
-		}
-		for _, v := range verbs {
-			if err := a.allowed(ctx, gvr, v); err != nil {
-				errs = append(errs, err)
-			}
-		}
+		errs = append(errs, a.allowed(ctx, k, gvr, k.Verbs(), namespaces))
 	}
 	return errors.Join(errs...)
 }
@@ -64,16 +58,36 @@ func (a *Applier) served(k ownership.Kind) (schema.GroupVersionResource, error) 
 	return m.Resource, nil
 }
 
-func (a *Applier) allowed(ctx context.Context, r schema.GroupVersionResource, verb string) error {
-	review := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-		"spec": map[string]any{"resourceAttributes": map[string]any{"group": r.Group, "resource": r.Resource, "verb": verb}},
-	}}
-	if err := a.c.Create(ctx, review); err != nil {
-		return fmt.Errorf("check access to %s %s: %w", verb, r.GroupResource(), err)
+func (a *Applier) allowed(ctx context.Context, k ownership.Kind, r schema.GroupVersionResource, verbs, namespaces []string) error {
+	if k.Cluster || len(namespaces) == 0 {
+		namespaces = []string{""}
 	}
-	if ok, _, _ := unstructured.NestedBool(review.Object, "status", "allowed"); !ok {
-		return fmt.Errorf("set %q may not %s %s in every namespace: grant it, see Rules", a.set.Name(), verb, r.GroupResource())
+	var errs []error
+	for _, ns := range namespaces {
+		where := "in namespace " + ns
+		switch {
+		case k.Cluster:
+			where = "in the cluster"
+		case ns == "":
+			where = "in every namespace"
+		}
+		for _, verb := range verbs {
+			attributes := map[string]any{"group": r.Group, "resource": r.Resource, "verb": verb}
+			if ns != "" {
+				attributes["namespace"] = ns
+			}
+			review := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+				"spec": map[string]any{"resourceAttributes": attributes},
+			}}
+			if err := a.c.Create(ctx, review); err != nil {
+				errs = append(errs, fmt.Errorf("check access to %s %s: %w", verb, r.GroupResource(), err))
+				continue
+			}
+			if ok, _, _ := unstructured.NestedBool(review.Object, "status", "allowed"); !ok {
+				errs = append(errs, fmt.Errorf("set %q may not %s %s %s: grant it, see Rules", a.set.Name(), verb, r.GroupResource(), where))
+			}
+		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

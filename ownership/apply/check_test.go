@@ -61,15 +61,23 @@ func TestCheck(t *testing.T) {
 		kinds  []ownership.Kind
 		deny   string
 		want   []string
+		in     []string
 	}{
-		"good":          {"nothing to say", []ownership.Kind{{GroupVersionKind: kind("ConfigMap")}}, "", nil},
-		"not served":    {"a typing mistake", []ownership.Kind{{GroupVersionKind: kind("Configmap")}}, "", []string{"/v1, Kind=Configmap is not served"}},
-		"retired":       {"a kind that is gone needs no right", []ownership.Kind{{GroupVersionKind: kind("Old"), Retired: true}}, "", nil},
-		"scope":         {"the carrier would be wrong", []ownership.Kind{{GroupVersionKind: kind("Namespace")}}, "", []string{"cluster-scoped but declared namespaced"}},
-		"other scope":   {"the carrier would be wrong", []ownership.Kind{{GroupVersionKind: kind("ConfigMap"), Cluster: true}}, "", []string{"namespaced but declared cluster-scoped"}},
-		"plural":        {"the rules would name another resource", []ownership.Kind{{GroupVersionKind: kind("Endpoints")}}, "", nil},
-		"missing right": {"one sentence per verb", []ownership.Kind{{GroupVersionKind: kind("ConfigMap")}}, "delete configmaps", []string{"may not delete configmaps"}},
-		"owner's right": {"adoption reads the owner", []ownership.Kind{{GroupVersionKind: kind("ConfigMap")}}, "get databases", []string{"may not get databases.example.com"}},
+		"good":          {"nothing to say", []ownership.Kind{{GroupVersionKind: kind("ConfigMap")}}, "", nil, nil},
+		"found":         {"others create it", []ownership.Kind{{GroupVersionKind: kind("ConfigMap"), Found: true}}, "create configmaps", nil, nil},
+		"found, needed": {"nor is it released", []ownership.Kind{{GroupVersionKind: kind("ConfigMap"), Found: true, NeededByCleanup: true}}, "patch configmaps", nil, nil},
+		"found, not":    {"it may be released", []ownership.Kind{{GroupVersionKind: kind("ConfigMap"), Found: true}}, "patch configmaps", []string{"may not patch configmaps"}, nil},
+		"in a namespace": {"a Role is enough where it is", []ownership.Kind{{GroupVersionKind: kind("ConfigMap")}}, "patch configmaps b",
+			[]string{"may not patch configmaps in namespace b: "}, []string{"a", "b"}},
+		"cluster-scoped in a namespace": {"no namespace has it", []ownership.Kind{{GroupVersionKind: kind("Namespace"), Cluster: true}}, "patch namespaces",
+			[]string{"may not patch namespaces in the cluster"}, []string{"a"}},
+		"not served":    {"a typing mistake", []ownership.Kind{{GroupVersionKind: kind("Configmap")}}, "", []string{"/v1, Kind=Configmap is not served"}, nil},
+		"retired":       {"a kind that is gone needs no right", []ownership.Kind{{GroupVersionKind: kind("Old"), Retired: true}}, "", nil, nil},
+		"scope":         {"the carrier would be wrong", []ownership.Kind{{GroupVersionKind: kind("Namespace")}}, "", []string{"cluster-scoped but declared namespaced"}, nil},
+		"other scope":   {"the carrier would be wrong", []ownership.Kind{{GroupVersionKind: kind("ConfigMap"), Cluster: true}}, "", []string{"namespaced but declared cluster-scoped"}, nil},
+		"plural":        {"the rules would name another resource", []ownership.Kind{{GroupVersionKind: kind("Endpoints")}}, "", nil, nil},
+		"missing right": {"one sentence per verb", []ownership.Kind{{GroupVersionKind: kind("ConfigMap")}}, "delete configmaps", []string{"may not delete configmaps"}, nil},
+		"owner's right": {"adoption reads the owner", []ownership.Kind{{GroupVersionKind: kind("ConfigMap")}}, "get databases", []string{"may not get databases.example.com"}, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -83,13 +91,17 @@ func TestCheck(t *testing.T) {
 					u := o.(*unstructured.Unstructured)
 					verb, _, _ := unstructured.NestedString(u.Object, "spec", "resourceAttributes", "verb")
 					resource, _, _ := unstructured.NestedString(u.Object, "spec", "resourceAttributes", "resource")
-					return unstructured.SetNestedField(u.Object, verb+" "+resource != test.deny, "status", "allowed")
+					ask := verb + " " + resource
+					if ns, _, _ := unstructured.NestedString(u.Object, "spec", "resourceAttributes", "namespace"); ns != "" {
+						ask += " " + ns
+					}
+					return unstructured.SetNestedField(u.Object, ask != test.deny, "status", "allowed")
 				}})
 			a, err := apply.New(c, c, set)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = a.Check(t.Context())
+			err = a.Check(t.Context(), test.in...)
 			if len(test.want) == 0 && err != nil {
 				t.Errorf("%s: got %v", test.reason, err)
 			}

@@ -18,9 +18,10 @@
 //
 //   - A create cannot touch a namesake: it is an unforced apply with a resourceVersion no object has. What exists is
 //     read live and is ours, or a Conflict that names the holder.
-//   - Every other apply names the uid it was decided on, and for natively owned children the resourceVersion, because
-//     the collector strips references of orphaned children and a forced apply on an older view would put ours back. Only
-//     members are forced.
+//   - Every other apply names the uid and the resourceVersion it was decided on: a forced apply on an older view would put
+//     back a claim that the collector has stripped from a child of an orphaned owner, or that was handed over. Only members
+//     are forced. On a child that others keep changing, the third try names the uid alone, after a live read of child and
+//     owner.
 //   - Every delete names uid, resourceVersion and a propagation policy. After a conflict a live read says whether the
 //     object still is a member; a new incarnation is left alone.
 //   - An owner is read live, once per pass, before anything is adopted.
@@ -34,11 +35,13 @@
 //   - The client reads from a cache that holds the declared kinds, in every namespace that children may be in; it may
 //     strip managedFields. The live reader does not read from a cache.
 //   - One Applier per set and process.
+//   - What tells an orphaned owner from another is a natively claimed child that the cache shows, see Teardown.
 //
 // # Cost
 //
 // A pass over converged children sends nothing. A change costs one apply per changed child, a prune one delete per
-// child, an adoption one live read per pass. A conflict costs one live read and one more write, at most twice. At the
+// child, an adoption one live read per pass; one that another field manager refused is not tried again before the object
+// or the declaration changes. A conflict costs one live read and one more write, at most twice. At the
 // end of a teardown one live list per label-carried kind confirms that nothing is left. Memory: some 300 bytes for each
 // of at most 100 000 remembered children.
 //

@@ -52,7 +52,7 @@ func ExampleApplier_Sync() {
 	owner, children, _ := example()
 	for _, mode := range []string{"fast", "fast", "slow"} {
 		kids, err := children.Sync(ctx, owner, []client.Object{exampleConfig("orders", mode)}, ownership.Policy{})
-		fmt.Println(kids.Decisions[0].Verb, len(kids.Objects), kids.RequeueAfter, err)
+		fmt.Println(kids.Decisions[0].Verb, len(kids.Objects()), kids.RequeueAfter, err)
 	}
 	// Output:
 	// Create 1 0s <nil>
@@ -82,7 +82,7 @@ func ExampleApplier_Apply() {
 		return
 	}
 	kids, err := children.Apply(ctx, plan)
-	fmt.Println(kids.Objects[0].GetName(), kids.Objects[0].GetResourceVersion() != "", err)
+	fmt.Println(kids.Objects()[0].GetName(), kids.Objects()[0].GetResourceVersion() != "", err)
 	// Output:
 	// orders true <nil>
 }
@@ -181,4 +181,35 @@ func ExampleApplier_Check() {
 	fmt.Println(err != nil)
 	// Output:
 	// true
+}
+
+// One Applier serves every reconcile of the process. The second client reads live: mgr.GetAPIReader().
+func ExampleNew() {
+	_, _, c := example()
+	set, err := ownership.New("children", corev1.SchemeGroupVersion.WithKind("Service"), []ownership.Kind{
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap")}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = apply.New(c, c, set, apply.WithParallel(4), apply.WithPropagation(metav1.DeletePropagationForeground))
+	fmt.Println(err)
+	_, err = apply.New(c, nil, set)
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// new applier: client, live reader and set are required
+}
+
+// The index finds the children of an owner for code of your own, too.
+func ExampleIndexField() {
+	set, err := ownership.New("children", corev1.SchemeGroupVersion.WithKind("Service"), []ownership.Kind{
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap")}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(client.MatchingFields{apply.IndexField(set): "uid-of-the-owner"})
+	// Output:
+	// map[ashlar-go.github.io/owner-uid.children:uid-of-the-owner]
 }

@@ -172,6 +172,10 @@ func (a *Applier) allowAdoption(ctx context.Context, owner client.Object, ds []o
 		if d.Verb != ownership.Adopt {
 			continue
 		}
+		if why := a.mem.refusedBefore(*d); why != "" {
+			d.Verb, d.Why, d.Evidence, d.Object = ownership.Conflict, why, ownership.Evidence{}, nil
+			continue
+		}
 		if !checked {
 			var err error
 			if why, err = a.notLive(ctx, owner); err != nil {

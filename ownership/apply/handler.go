@@ -14,7 +14,8 @@ import (
 )
 
 // Handler maps events of children to their owner, whatever carries the claim: across namespaces, and to cluster-scoped
-// owners. Use it with Watches for every declared kind. It looks nothing up: the declaration knows the owner's scope. WithSettle spaces bursts of events.
+// owners. Use it with Watches for every declared kind. It looks nothing up: the declaration knows the owner's scope.
+// WithSettle spaces bursts of events.
 func (a *Applier) Handler() handler.EventHandler {
 	return handler.WithLowPriorityWhenUnchanged[client.Object, reconcile.Request](toOwner{a})
 }

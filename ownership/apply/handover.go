@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ashlar-go/ashlar/ownership"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,10 @@ import (
 // tests the incarnation and every value it replaces, so a child always has exactly one owner and the garbage collector
 // never finds it unowned. The new owner is read live first: it must exist under its uid, not be terminating, and carry
 // the set's finalizer where a claim is not native. Native claims move within a namespace only.
+//
+// Either owner may be the parent of another tool's ApplySet (kubectl apply --applyset), of the set's owner kind: from it,
+// a child gets our claim; to it, it keeps nothing but the label of the new ApplySet, whose tool prunes it from then on if
+// it manages the kind. Neither tool touches a parent of the other, so this is the only way a member changes hands.
 //
 // A child that is to's already is left as it is, one that is neither's is a Conflict in the result. Declare the children
 // for to, and no longer for from, in the passes that follow.
@@ -94,42 +99,74 @@ func (a *Applier) handOver(ctx context.Context, from, to client.Object, ref owne
 	return d
 }
 
-// moveOps tests and replaces every part of from's claim in place.
+// moveOps tests and replaces every part of from's claim in place. For another tool nothing but the ApplySet label is
+// left, and what another tool had gets our label.
 func (a *Applier) moveOps(from, to client.Object, o client.Object) ([]op, error) {
-	var ops []op
-	was := string(from.GetUID())
-	for i, r := range o.GetOwnerReferences() {
-		if string(r.UID) != was {
-			continue
-		}
-		if !a.set.ClusterOwner() && to.GetNamespace() != o.GetNamespace() {
-			return nil, fmt.Errorf("%w: %s is in another namespace", ownership.ErrIllegalReference, a.ownerRef(to))
-		}
-		path := fmt.Sprintf("/metadata/ownerReferences/%d", i)
-		r.APIVersion, r.Kind = a.set.Owner().ToAPIVersionAndKind()
-		r.Name, r.UID = to.GetName(), to.GetUID()
-		ops = append(ops, op{"test", path + "/uid", was}, op{"replace", path, r})
-	}
-	wasLabels, _ := a.set.Claim(from)
-	labels, notes := a.set.Claim(to)
-	for k, v := range labels {
-		if o.GetLabels()[k] != wasLabels[k] {
-			continue
-		}
-		if !hasFinalizer(to, a.set.Finalizer()) {
-			return nil, fmt.Errorf("%w: %s lacks %s", ownership.ErrNoFinalizer, a.ownerRef(to), a.set.Finalizer())
-		}
-		path := "/metadata/labels/" + escape(k)
-		ops = append(ops, op{"test", path, was}, op{"replace", path, v})
+	leaves, comes := a.set.ForeignTool(to) != "", a.set.ForeignTool(from) != ""
+	ops, err := a.moveRefs(from, to, o, leaves)
+	if err != nil {
+		return nil, err
 	}
 	const part = "applyset.kubernetes.io/part-of"
 	if id := ownership.ApplySetID(a.ownerRef(from)); o.GetLabels()[part] == id {
 		path := "/metadata/labels/" + escape(part)
 		ops = append(ops, op{"test", path, id}, op{"replace", path, ownership.ApplySetID(a.ownerRef(to))})
+	} else if leaves {
+		return nil, fmt.Errorf("%s manages an ApplySet, and the child is in none", a.set.ForeignTool(to))
+	}
+	was := string(from.GetUID())
+	labels, notes := a.set.Claim(to)
+	for k, v := range labels {
+		path := "/metadata/labels/" + escape(k)
+		switch have := o.GetLabels()[k]; {
+		case have != was && !comes:
+			continue
+		case leaves:
+			ops = append(ops, op{"test", path, was}, op{Op: "remove", Path: path})
+			continue
+		case !hasFinalizer(to, a.set.Finalizer()):
+			return nil, fmt.Errorf("%w: %s lacks %s", ownership.ErrNoFinalizer, a.ownerRef(to), a.set.Finalizer())
+		case have == was:
+			ops = append(ops, op{"test", path, was}, op{"replace", path, v})
+		default:
+			ops = append(ops, op{"add", path, v})
+		}
+	}
+	if comes && len(o.GetAnnotations()) == 0 {
+		ops = append(ops, op{"test", "/metadata/annotations", json.RawMessage("null")}, op{"add", "/metadata/annotations", map[string]string{}})
 	}
 	for k, v := range notes {
-		if o.GetAnnotations()[k] != "" {
-			ops = append(ops, op{"replace", "/metadata/annotations/" + escape(k), v})
+		path := "/metadata/annotations/" + escape(k)
+		switch has := o.GetAnnotations()[k] != ""; {
+		case leaves && has:
+			ops = append(ops, op{Op: "remove", Path: path})
+		case leaves:
+		case has:
+			ops = append(ops, op{"replace", path, v})
+		case comes:
+			ops = append(ops, op{"add", path, v})
+		}
+	}
+	return ops, nil
+}
+
+func (a *Applier) moveRefs(from, to client.Object, o client.Object, leaves bool) (ops []op, err error) {
+	was := string(from.GetUID())
+	for i, r := range slices.Backward(o.GetOwnerReferences()) {
+		if string(r.UID) != was {
+			continue
+		}
+		path := fmt.Sprintf("/metadata/ownerReferences/%d", i)
+		ops = append(ops, op{"test", path + "/uid", was})
+		switch {
+		case leaves:
+			ops = append(ops, op{Op: "remove", Path: path})
+		case !a.set.ClusterOwner() && to.GetNamespace() != o.GetNamespace():
+			return nil, fmt.Errorf("%w: %s is in another namespace", ownership.ErrIllegalReference, a.ownerRef(to))
+		default:
+			r.APIVersion, r.Kind = a.set.Owner().ToAPIVersionAndKind()
+			r.Name, r.UID = to.GetName(), to.GetUID()
+			ops = append(ops, op{"replace", path, r})
 		}
 	}
 	return ops, nil

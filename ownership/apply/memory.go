@@ -21,7 +21,14 @@ type memory struct {
 type entry struct {
 	evidence ownership.Evidence
 	deleted  bool
+	refused  refusal
 }
+
+// refusal is an adoption that another field manager refused. The same one would be refused again. Several owners may try,
+// so it is remembered by uid and document.
+type refusal struct{ resourceVersion, why string }
+
+func refusedKey(d ownership.Decision) types.UID { return d.UID + "/" + types.UID(d.Evidence.Hash) }
 
 func newMemory(limit int) *memory {
 	return &memory{half: max(1, limit/2), young: map[types.UID]entry{}, old: map[types.UID]entry{}}
@@ -39,6 +46,21 @@ func (m *memory) isDeleted(uid types.UID) bool {
 	defer m.mu.Unlock()
 	e, _ := m.get(uid)
 	return e.deleted
+}
+
+// refusedBefore says why an adoption need not be tried, or "".
+func (m *memory) refusedBefore(d ownership.Decision) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, ok := m.get(refusedKey(d))
+	if !ok || e.refused.resourceVersion != d.ResourceVersion {
+		return ""
+	}
+	return e.refused.why
+}
+
+func (m *memory) markRefused(d ownership.Decision, why string) {
+	m.put(refusedKey(d), entry{refused: refusal{d.ResourceVersion, why}})
 }
 
 func (m *memory) remember(uid types.UID, e ownership.Evidence) { m.put(uid, entry{evidence: e}) }

@@ -329,7 +329,7 @@ func TestStaleCacheAfterOurWrite(t *testing.T) {
 	b := newApplier(t, s)
 	for range 2 {
 		res := pass(t, b, configMap("config", "mode", "slow"))
-		if res.Decisions[0].Verb != ownership.Keep || len(res.Objects) != 1 {
+		if res.Decisions[0].Verb != ownership.Keep || len(res.Objects()) != 1 {
 			t.Errorf("got %s", res.Decisions[0])
 		}
 	}

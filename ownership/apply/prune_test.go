@@ -291,8 +291,8 @@ func TestKustomize1516MembersAreNotRecordedOnTheOwner(t *testing.T) {
 		desired = append(desired, configMap(fmt.Sprintf("c%04d", i)))
 	}
 	before := s.must(t, database()).GetResourceVersion()
-	if res := pass(t, a, desired...); len(res.Objects) != len(desired) {
-		t.Fatalf("got %d objects", len(res.Objects))
+	if res := pass(t, a, desired...); len(res.Objects()) != len(desired) {
+		t.Fatalf("got %d objects", len(res.Objects()))
 	}
 	if after := s.must(t, database()).GetResourceVersion(); after != before {
 		t.Error("the owner was written")

@@ -15,9 +15,6 @@ import (
 
 // Result is what a pass did.
 type Result struct {
-	// Objects are the declared children that are on the server as declared, fresh from the reply where something was
-	// written and from the cache otherwise, in the order they were declared. They are the caller's to change.
-	Objects []client.Object
 	// Decisions as they were carried out, in the order of the plan. Their objects are read-only.
 	Decisions []ownership.Decision
 	// RequeueAfter says when to look again: 0 when events of the children will tell, a minute after a conflict (events
@@ -48,16 +45,23 @@ func (r *Result) fill(ds []ownership.Decision) {
 		case d.Verb == ownership.Wait:
 			r.soon(waitAfter)
 		}
+	}
+}
+
+// Objects returns the declared children that are on the server as declared, fresh from the reply where something was
+// written and from the cache otherwise, in the order they were declared. They are copies, made by this call: the caller
+// may change them.
+func (r Result) Objects() []client.Object {
+	out := make([]client.Object, 0, len(r.Decisions))
+	for _, d := range r.Decisions {
 		if !d.Desired || !applied(d) {
 			continue
 		}
 		if o, ok := d.Object.(client.Object); ok {
-			if d.Verb == ownership.Keep {
-				o = o.DeepCopyObject().(client.Object) // it belongs to the cache
-			}
-			r.Objects = append(r.Objects, o)
+			out = append(out, o.DeepCopyObject().(client.Object))
 		}
 	}
+	return out
 }
 
 func (r *Result) soon(d time.Duration) {

@@ -45,7 +45,7 @@ func TestSharedObjectsAreNotChanged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range res.Objects {
+		for _, o := range res.Objects() {
 			if cm, ok := o.(*corev1.ConfigMap); ok {
 				cm.Data["mine"] = "now"
 			}

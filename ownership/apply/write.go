@@ -25,12 +25,17 @@ var ErrForbiddenReference = errors.New("admission refused the owner reference")
 // write sends one apply and, when the world moved on, reads the child live, plans it anew and tries again.
 func (a *Applier) write(ctx context.Context, plan ownership.Plan, d ownership.Decision) ownership.Decision {
 	for try := 1; ; try++ {
-		reply, err := a.send(ctx, d)
+		reply, err := a.send(ctx, d, d.Verb == ownership.Update)
+		if d.Verb == ownership.Adopt && a.onlyOurKeys(plan.Owner, err) {
+			reply, err = a.send(ctx, d, true)
+		}
 		if err == nil {
 			return a.written(plan, d, reply)
 		}
 		if d.Verb == ownership.Adopt && fieldConflict(err) {
-			d.Verb, d.Why = ownership.Conflict, "another field manager disagrees: "+err.Error()
+			why := "another field manager disagrees: " + err.Error()
+			a.mem.markRefused(d, why)
+			d.Verb, d.Why = ownership.Conflict, why
 			d.Evidence, d.Object = ownership.Evidence{}, nil
 			return d
 		}
@@ -75,14 +80,14 @@ func (a *Applier) write(ctx context.Context, plan ownership.Plan, d ownership.De
 	}
 }
 
-// send applies the document of a decision and returns what the server stored. Only members are forced.
-func (a *Applier) send(ctx context.Context, d ownership.Decision) (*unstructured.Unstructured, error) {
+// send applies the document of a decision and returns what the server stored.
+func (a *Applier) send(ctx context.Context, d ownership.Decision, force bool) (*unstructured.Unstructured, error) {
 	doc, ok := d.Object.(*unstructured.Unstructured)
 	if !ok {
 		return nil, fmt.Errorf("the decision holds %T instead of a document", d.Object)
 	}
 	opts := []client.ApplyOption{client.FieldOwner(a.set.Manager())}
-	if d.Verb == ownership.Update {
+	if force {
 		opts = append(opts, client.ForceOwnership)
 	}
 	body := &unstructured.Unstructured{Object: maps.Clone(doc.Object)} // the reply replaces the content
@@ -162,6 +167,26 @@ func (a *Applier) typed(u *unstructured.Unstructured) client.Object {
 
 func fieldConflict(err error) bool {
 	return apierrors.IsConflict(err) && apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
+}
+
+// onlyOurKeys says that an unforced apply was refused for nothing but the keys of this set: what an earlier hand-over or
+// somebody's hand left there is no declared field that anybody disagrees about, so the adoption may overrule it.
+func (a *Applier) onlyOurKeys(owner ownership.Object, err error) bool {
+	var st apierrors.APIStatus
+	if !fieldConflict(err) || !errors.As(err, &st) || st.Status().Details == nil {
+		return false
+	}
+	labels, notes := a.set.Claim(owner)
+	for _, c := range st.Status().Details.Causes {
+		label, isLabel := strings.CutPrefix(c.Field, ".metadata.labels.")
+		note, isNote := strings.CutPrefix(c.Field, ".metadata.annotations.")
+		_, ours := labels[label]
+		_, noted := notes[note]
+		if !(isLabel && ours || isNote && (noted || note == ownership.AppliedAnnotation)) {
+			return false
+		}
+	}
+	return true
 }
 
 func withoutVersion(d ownership.Decision) ownership.Decision {

@@ -20,6 +20,8 @@
 //     the outcome; somebody else's objects of the same names stay untouched; a terminating owner creates only what
 //     cleanup needs; drift of every declared text is corrected; a teardown leaves nothing.
 //   - World holds objects as a server would: uids and resource versions of its own, deletes that respect finalizers.
+//   - Walk lives through random deletions, strangers, hand-overs and re-created owners on a server of your choice, and
+//     compares the server with a model after every step.
 //
 // # Assumptions
 //
@@ -27,11 +29,11 @@
 //
 // # Cost
 //
-// A few plans per law, in memory.
+// Check: a few plans per law, in memory. Walk: some thirty requests per step.
 //
 // # RBAC
 //
-// None.
+// Check: none. Walk: everything on ConfigMaps, Secrets and ServiceAccounts of its namespace.
 //
 // # Not for
 //

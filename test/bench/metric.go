@@ -73,9 +73,11 @@ type Metric struct {
 	A Side
 	// B is the side A is divided by. Nil: the figure is A's own.
 	B *Side
+	// N is how many operations the promise is about; they are counted once. Zero: as many as a sample lasts, each round.
+	N int64
 }
 
-var metricName = regexp.MustCompile(`^[a-z]+\.[a-z0-9_]+(/[a-z0-9-]+)?$`)
+var metricName = regexp.MustCompile(`^[a-z]+\.[a-zA-Z0-9_]+(/[a-z0-9-]+)?$`)
 
 // validate finds a row that could never be judged.
 func (m Metric) validate() error {
@@ -95,6 +97,9 @@ func (m Metric) validate() error {
 	}
 	if m.Unit == "" || m.Field == "" || m.A.Module == "" || m.A.Bench == "" {
 		bad("unit, field and side A must be set")
+	}
+	if m.N < 0 || m.N > 0 && m.Field.timed() {
+		bad("a number of operations must be above zero and is for counts")
 	}
 	if m.B == nil && m.Field.timed() {
 		bad("a timing needs two sides: nanoseconds of one machine say nothing")

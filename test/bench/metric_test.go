@@ -53,6 +53,11 @@ func TestValidateRefusesWhatCannotBeJudged(t *testing.T) {
 			change: func(m *bench.Metric) { m.Op = ">" },
 			want:   "op must be",
 		},
+		"timing of so many": {
+			reason: "a timing needs rounds",
+			change: func(m *bench.Metric) { m.N = 10 },
+			want:   "is for counts",
+		},
 		"lone timing": {
 			reason: "nanoseconds of one machine are no target",
 			change: func(m *bench.Metric) { m.B = nil },

@@ -44,6 +44,31 @@ func Programs(built map[string]Program, failed map[string]error, limit time.Dura
 	}
 }
 
+// Remember returns a Run under which the metrics about one fixed number of operations of a side share one run of them.
+func Remember(run Run, metrics []Metric) Run {
+	type promise struct {
+		side Side
+		n    int64
+	}
+	known := map[promise]*Report{}
+	for _, m := range metrics {
+		if m.N > 0 {
+			known[promise{m.A, m.N}] = nil
+		}
+	}
+	return func(ctx context.Context, s Side, n int64) (Report, error) {
+		r, fixed := known[promise{s, n}]
+		if r != nil {
+			return *r, nil
+		}
+		got, err := run(ctx, s, n)
+		if fixed && err == nil {
+			known[promise{s, n}] = &got
+		}
+		return got, err
+	}
+}
+
 // Config says how long to measure.
 type Config struct {
 	// Rounds of interleaved pairs, at least [MinRounds].
@@ -76,20 +101,25 @@ func sample(ctx context.Context, run Run, m Metric, c Config) ([]Sample, error) 
 	if !m.Field.timed() {
 		rounds = countRounds
 	}
-	// Our side first: an absent peer must not hide that ours does not run.
-	na, err := calibrate(ctx, run, m.A, c.Sample)
-	if err != nil {
-		return nil, err
-	}
-	var nb int64
-	if m.B != nil {
-		if nb, err = calibrate(ctx, run, *m.B, c.Sample); err != nil {
+	na, nb := m.N, m.N
+	if m.N > 0 {
+		rounds = 1
+	} else {
+		// Our side first: an absent peer must not hide that ours does not run.
+		var err error
+		if na, err = calibrate(ctx, run, m.A, c.Sample); err != nil {
 			return nil, err
+		}
+		if m.B != nil {
+			if nb, err = calibrate(ctx, run, *m.B, c.Sample); err != nil {
+				return nil, err
+			}
 		}
 	}
 	samples := make([]Sample, 0, rounds)
 	for i := range rounds {
 		var s Sample
+		var err error
 		// Who goes first alternates, so that neither side always gets the caches the other one warmed.
 		if i%2 == 0 || m.B == nil {
 			s, err = pair(ctx, run, m, na, nb)

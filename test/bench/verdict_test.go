@@ -112,6 +112,29 @@ func TestMeasureJudgesACountByItsWorstRound(t *testing.T) {
 	}
 }
 
+// A promise about a number of operations is about that many, in one run, which metrics share.
+func TestMeasureCountsAFixedNumberOnce(t *testing.T) {
+	t.Parallel()
+	s := &script{perOp: map[string][]int64{"a": {1}}}
+	m := count()
+	m.N, m.Target = 10_000, 1
+	other := m
+	other.Name += "_too"
+	run := bench.Remember(s.run, []bench.Metric{m, other})
+	for _, m := range []bench.Metric{m, other} {
+		r := bench.Measure(t.Context(), run, m, config)
+		if r.Status != bench.Pass || r.Figure != 1 || len(r.Samples) != 1 || r.Samples[0].A.N != 10_000 {
+			t.Errorf("%s: got %s %v (%s) from %+v", m.Name, r.Status, r.Figure, r.Why, r.Samples)
+		}
+	}
+	if len(s.calls) != 1 {
+		t.Errorf("%d runs", len(s.calls))
+	}
+	if r := bench.Measure(t.Context(), run, count(), config); r.Status != bench.Fail {
+		t.Errorf("another number of operations was answered from memory: %+v", r)
+	}
+}
+
 func TestMeasureRoundsAllocationsDown(t *testing.T) {
 	t.Parallel()
 	s := &script{perOp: map[string][]int64{"a": {1, 1, 1, 1}}}

@@ -169,7 +169,7 @@ func TestOwnershipCreateTouchesNoNamesake(t *testing.T) {
 	// Two processes create at the same time: one wins, both see a member.
 	l.pass(a, ownership.Policy{}, l.secret("race", "k", "v"))
 	again := l.pass(a, ownership.Policy{}, l.secret("race", "k", "v"))
-	if d := again.Decisions[0]; d.Verb != ownership.Keep || len(again.Objects) != 1 {
+	if d := again.Decisions[0]; d.Verb != ownership.Keep || len(again.Objects()) != 1 {
 		t.Errorf("got %s", d)
 	}
 }

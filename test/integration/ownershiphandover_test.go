@@ -47,7 +47,7 @@ func TestOwnershipHandOver(t *testing.T) {
 		t.Errorf("the former owner would %s, %v", plan, err)
 	}
 	heir, err := a.Sync(t.Context(), to, []client.Object{l.secret("x", "k", "v"), sa}, ownership.Policy{})
-	if err != nil || len(heir.Objects) != 2 {
+	if err != nil || len(heir.Objects()) != 2 {
 		t.Errorf("got %v, %v", heir.Decisions, err)
 	}
 	owner := l.owner.DeepCopy()

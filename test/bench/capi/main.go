@@ -11,5 +11,5 @@ import (
 )
 
 func main() {
-	side.Main(slices.Concat(conditionBenches, statusBenches)...)
+	side.Main(slices.Concat(conditionBenches, statusBenches, conversionBenches)...)
 }

@@ -27,6 +27,7 @@ import (
 var statusBenches = []side.Bench{
 	{Name: "patch.noop", Prepare: patchNoOp},
 	{Name: "patch.change", Prepare: patchChange},
+	{Name: "patch.conditions", Prepare: patchConditions},
 }
 
 // cachedClient reads from memory, as a manager's client does, and writes to the canned server.
@@ -152,6 +153,47 @@ func patchChange() (side.Work, error) {
 		}
 		if writes == before {
 			return errors.New("nothing was written")
+		}
+		return nil
+	}}, nil
+}
+
+// patchConditions writes one condition and nothing else.
+func patchConditions() (side.Work, error) {
+	var to load.State
+	version := int64(10)
+	writes := 0
+	s := &canned.Server{Answer: func(*http.Request, []byte) (int, []byte) {
+		writes++
+		return http.StatusOK, to.Reply(version+1, load.Generation)
+	}}
+	c, err := clientOf(s)
+	if err != nil {
+		return side.Work{}, err
+	}
+	o := owned()
+	ctx := context.Background()
+	return side.Work{Counts: s.Counts, Do: func() error {
+		from, before := to, writes
+		to, version = 2-to, version+2
+		live, err := databaseAt(from, version, load.Generation)
+		if err != nil {
+			return err
+		}
+		c.cached = live.DeepCopyObject().(*Database)
+
+		h, err := patch.NewHelper(live, c)
+		if err != nil {
+			return err
+		}
+		for _, cond := range conditionsOf(to.Conditions()) {
+			conditions.Set(live, cond)
+		}
+		if err := h.Patch(ctx, live, o, patch.WithStatusObservedGeneration{}); err != nil {
+			return err
+		}
+		if writes != before+1 {
+			return fmt.Errorf("%d writes for one condition", writes-before)
 		}
 		return nil
 	}}, nil

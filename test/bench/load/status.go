@@ -16,18 +16,18 @@ const Five = 5
 // TransitionTime is when every condition last changed; both sides keep it, so it is never what differs.
 const TransitionTime = "2026-03-01T12:00:00Z"
 
-// State is one of the two states the object of the statussync metrics alternates between: one condition and one
-// payload field differ.
+// State is a state of the object of the statussync metrics, which alternates between 0 and another one: 1 differs in
+// one condition and one payload field, 2 in the condition alone.
 type State int
 
 // Ready is the payload field.
-func (s State) Ready() int32 { return 3 - int32(s) }
+func (s State) Ready() int32 { return 3 - int32(s)&1 }
 
 // Conditions are the five of a state, the root first.
 func (s State) Conditions() []Condition {
 	out := append([]Condition{{Type: Root, Status: "True", Reason: "Serving", Message: "the database answers queries"}},
 		Conditions(Five-1, "True")...)
-	if s == 1 {
+	if s != 0 {
 		out[Five-1] = Conditions(Five-1, "False")[Five-2]
 	}
 	return out
@@ -57,7 +57,7 @@ func (s State) Reply(version, generation int64) []byte {
 	}
 }
 
-var replies = sync.OnceValue(func() [2]string { return [2]string{reply(0), reply(1)} })
+var replies = sync.OnceValue(func() [3]string { return [3]string{reply(0), reply(1), reply(2)} })
 
 func reply(s State) string {
 	var list, owned strings.Builder

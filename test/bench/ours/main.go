@@ -11,5 +11,5 @@ import (
 )
 
 func main() {
-	side.Main(slices.Concat(conditionBenches, statusBenches, finalizerBenches, ownershipBenches, mapEventBenches)...)
+	side.Main(slices.Concat(conditionBenches, statusBenches, finalizerBenches, ownershipBenches, pruneBenches, mapEventBenches, bpfmapBenches, progBenches, ratelimitBenches, conversionBenches)...)
 }

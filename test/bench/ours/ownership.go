@@ -105,20 +105,21 @@ func stored(s *ownership.Set, n int) (map[string]*corev1.ConfigMap, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[string]*corev1.ConfigMap, n)
-	for _, d := range plan.Decisions {
-		u, ok := d.Object.(*unstructured.Unstructured)
-		if !ok || d.Verb != ownership.Create {
-			return nil, fmt.Errorf("%v: want the creation of a document", d)
-		}
-		cm := &corev1.ConfigMap{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, cm); err != nil {
-			return nil, err
-		}
-		cm.UID, cm.ResourceVersion = types.UID("uid-of-"+cm.Name), "7"
-		out[cm.Name] = cm
+	return storedOf(plan)
+}
+
+// storedChild is the object that a creation leaves on the server.
+func storedChild(d ownership.Decision) (*corev1.ConfigMap, error) {
+	u, ok := d.Object.(*unstructured.Unstructured)
+	if !ok || d.Verb != ownership.Create {
+		return nil, fmt.Errorf("%v: want the creation of a document", d)
 	}
-	return out, nil
+	cm := &corev1.ConfigMap{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, cm); err != nil {
+		return nil, err
+	}
+	cm.UID, cm.ResourceVersion = types.UID("uid-of-"+cm.Name), "7"
+	return cm, nil
 }
 
 // orphans are the children as somebody else has created them.

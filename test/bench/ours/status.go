@@ -19,6 +19,7 @@ import (
 var statusBenches = []side.Bench{
 	{Name: "statussync.noop", Prepare: statusNoOp},
 	{Name: "statussync.change", Prepare: statusChange},
+	{Name: "statussync.conditions", Prepare: statusConditions},
 }
 
 // Payload is what the writer owns beside conditions.
@@ -105,6 +106,33 @@ func statusChange() (side.Work, error) {
 		}
 		if err == nil && len(out.Findings) > 0 {
 			err = fmt.Errorf("findings: %v", out.Findings)
+		}
+		return err
+	}}, nil
+}
+
+// statusConditions writes one condition and nothing else.
+func statusConditions() (side.Work, error) {
+	var to load.State
+	version := int64(10)
+	s := &canned.Server{Answer: func(*http.Request, []byte) (int, []byte) {
+		return http.StatusOK, to.Reply(version+1, load.Generation)
+	}}
+	w, err := writer(s)
+	if err != nil {
+		return side.Work{}, err
+	}
+	ctx := context.Background()
+	return side.Work{Counts: s.Counts, Do: func() error {
+		from := to
+		to, version = 2-to, version+2
+		live, err := databaseAt(from, version, load.Generation)
+		if err != nil {
+			return err
+		}
+		out, err := w.Sync(ctx, live, desired(to, load.Generation))
+		if err == nil && out.Outcome != statussync.Written {
+			err = fmt.Errorf("%v: %s", out.Outcome, out.Why)
 		}
 		return err
 	}}, nil

@@ -34,6 +34,8 @@ type Work struct {
 	Do func() error
 	// Counts returns totals since Prepare of what the benchmark counts by itself, such as requests. Nil: nothing.
 	Counts func() map[string]int64
+	// Close releases what Prepare has started, whatever came of the run. Nil: nothing.
+	Close func() error
 }
 
 // report mirrors bench.Report; the runner refuses unknown fields, so a drift between the two shows at once.
@@ -88,10 +90,13 @@ func Answer(args []string, out io.Writer, benches ...Bench) error {
 	return fmt.Errorf("run %q: no such benchmark", *name)
 }
 
-func measure(b Bench, n int64) (report, error) {
+func measure(b Bench, n int64) (_ report, err error) {
 	w, err := b.Prepare()
 	if err != nil {
 		return report{}, fmt.Errorf("prepare: %w", err)
+	}
+	if w.Close != nil {
+		defer func() { err = errors.Join(err, w.Close()) }()
 	}
 	if w.Do == nil {
 		return report{}, errors.New("prepare: no operation")

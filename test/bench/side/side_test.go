@@ -86,3 +86,18 @@ func TestAnswerNeverReportsAFailure(t *testing.T) {
 		})
 	}
 }
+
+// What Prepare has started ends with the run, also with one that fails, and a failing end is no report.
+func TestAnswerCloses(t *testing.T) {
+	for name, do := range map[string]error{"a run": nil, "a failing run": errors.New("lost")} {
+		closed := 0
+		b := side.Bench{Name: "a", Prepare: func() (side.Work, error) {
+			return side.Work{Do: func() error { return do }, Close: func() error { closed++; return errors.New("stuck") }}, nil
+		}}
+		var out bytes.Buffer
+		err := side.Answer([]string{"-bench", "a"}, &out, b)
+		if closed != 1 || err == nil || !strings.Contains(err.Error(), "stuck") || out.Len() > 0 {
+			t.Errorf("%s: closed %d times, %v, printed %q", name, closed, err, out.String())
+		}
+	}
+}

@@ -93,7 +93,10 @@ func (r *Reconciler) report(ctx context.Context, db *dbv1.Database, pass *condit
 	if out.Outcome == statussync.Written {
 		r.tell(db, apimeta.FindStatusCondition(done.Conditions, Ready))
 	}
-	return soonest(done.RequeueAfter, out.RequeueAfter), errors.Join(err, serr)
+	if err = errors.Join(err, serr); err == nil && !apimeta.IsStatusConditionTrue(done.Conditions, Ready) {
+		err = errNotReady
+	}
+	return soonest(done.RequeueAfter, out.RequeueAfter), err
 }
 
 // reportCleanup says in the status what the cleanup waits for.
@@ -107,7 +110,7 @@ func (r *Reconciler) reportCleanup(ctx context.Context, res finalizers.Result[*d
 
 // only returns the child of one type, as the server returned it or the cache holds it.
 func only[T client.Object](kids apply.Result) (none T) {
-	for _, obj := range kids.Objects {
+	for _, obj := range kids.Objects() {
 		if child, ok := obj.(T); ok {
 			return child
 		}

@@ -36,7 +36,7 @@ func run(ctx context.Context, args []string, out, complain io.Writer) int {
 	once := flags.Bool("once", false, "run one operation of each benchmark and judge no target")
 	rounds := flags.Int("rounds", 11, "interleaved pairs per timing")
 	sample := flags.Duration("sample", 150*time.Millisecond, "how long one side runs in one round")
-	limit := flags.Duration("limit", 2*time.Minute, "longest time one side may take in one round")
+	limit := flags.Duration("limit", 10*time.Minute, "longest time one side may take in one round")
 	dir := flags.String("dir", ".", "directory of the benchmark modules")
 	if err := flags.Parse(args); err != nil {
 		return 2
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, out, complain io.Writer) int {
 	}
 	// Everything is built before anything is timed, so that no compiler runs beside a sample.
 	built, failed := build(ctx, *dir, metrics, complain)
-	exec := bench.Programs(built, failed, *limit)
+	exec := bench.Remember(bench.Programs(built, failed, *limit), metrics)
 	if *once {
 		return runOnce(ctx, exec, metrics, out)
 	}

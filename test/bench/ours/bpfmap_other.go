@@ -1,0 +1,11 @@
+// Copyright The Ashlar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !linux
+
+package main
+
+import "github.com/ashlar-go/ashlar/test/bench/side"
+
+// bpfmapBenches need a Linux kernel.
+var bpfmapBenches []side.Bench
