@@ -170,6 +170,8 @@ func conversionMetrics() []Metric {
 	wall.Field = Time
 	bytes := ratio(pkg, "stash_bytes/cluster-api", 0.15, "conversion.stash", Side{Module: capi, Bench: "conversion.stash"})
 	bytes.Field = "stash"
+	peak := ratio(pkg, "bulk2000_peak/controller-runtime", 0.5, "conversion.peak", vs("peak"))
+	peak.Field = "peak"
 	return []Metric{
 		ratio(pkg, "one_up/controller-runtime", 0.35, "conversion.one_up", vs("one_up")),
 		ratio(pkg, "one_down/controller-runtime", 0.35, "conversion.one_down", vs("one_down")),
@@ -180,6 +182,7 @@ func conversionMetrics() []Metric {
 		ratio(pkg, "repeat/controller-runtime", 0.08, "conversion.repeat", vs("one_down")),
 		ratio(pkg, "identity/controller-runtime", 0.1, "conversion.identity", vs("one_down")),
 		wall,
+		peak,
 		bytes,
 	}
 }
@@ -201,14 +204,13 @@ func ratelimitMetrics() []Metric {
 		ratio(pkg, "when1M/client-go", 0.6, "ratelimit.when1M", workqueue("when1M")),
 		ratio(pkg, "backoff_bucket/client-go", 0.35, "ratelimit.backoff_bucket", workqueue("default")),
 		ratio(pkg, "forget_unknown/client-go", 1, "ratelimit.forget_unknown", workqueue("forget_unknown")),
-		ratio(pkg, "forget_unknown_busy/client-go", 1.5, "ratelimit.forget_unknown_busy", workqueue("forget_unknown_busy")),
 		allocs,
 		memory("bytes100k", "bytes/key", "centibytes", 25, "memory100k"),
 		memory("bytes300k", "bytes/key", "centibytes", 25, "memory300k"),
 		memory("bytes1M", "bytes/key", "centibytes", 25, "memory1M"),
-		memory("bytes1M_early_runs", "bytes/key", "centibytes_early", 6.5, "memory1M"),
-		memory("bytes1M_generation", "bytes/key", "centibytes_generation", 6.5, "memory1M"),
-		memory("bytes1M_give_up_age", "bytes/key", "centibytes_age", 6.5, "memory1M"),
+		memory("bytes300k_early_runs", "bytes/key", "centibytes_early", 6.5, "memory300k"),
+		memory("bytes300k_generation", "bytes/key", "centibytes_generation", 6.5, "memory300k"),
+		memory("bytes300k_give_up_age", "bytes/key", "centibytes_age", 6.5, "memory300k"),
 		memory("left100k", "percent", "centipercent_left", 1, "memory100k"),
 		memory("left1M", "percent", "centipercent_left", 1, "memory1M"),
 	}

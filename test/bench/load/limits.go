@@ -18,7 +18,7 @@ const Attempts = 8
 // LimitCalls is how many calls one cycle over [Limits] keys has.
 const LimitCalls = Limits * (Attempts + 2)
 
-// LimitKey is the i-th key, visited in the n-th order: every call returns strings of its own, as every event does.
+// LimitKey is the i-th key. Every call returns strings of its own, as every event brings.
 func LimitKey(i int) (namespace, name string) {
 	return fmt.Sprintf("team-%02d-production", i%37), fmt.Sprintf("checkout-%08x-%05x", uint32(i)*2654435761, i)
 }

@@ -11,8 +11,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,6 +43,7 @@ var conversionBenches = func() []side.Bench {
 			side.Bench{Name: name + ".one_down", Prepare: reviewing(make, down, 1)},
 			side.Bench{Name: name + ".one_down_stash", Prepare: reviewing(make, downStash, 1)},
 			side.Bench{Name: name + ".bulk", Prepare: reviewing(make, bulk, load.Bulk)},
+			side.Bench{Name: name + ".peak", Prepare: peak(reviewing(make, bulk, load.Bulk))},
 			side.Bench{Name: name + ".e2e", Prepare: endToEnd(make, down)},
 		)
 	}
@@ -173,6 +177,44 @@ func reviewing(make func() (http.Handler, error), body []byte, objects int) func
 			return side.Work{}, err
 		}
 		return side.Work{Do: do}, success(w.code, w.body.Bytes(), objects)
+	}
+}
+
+// peak counts the bytes of the heap beyond what was there before, at their most during an operation.
+func peak(prepare func() (side.Work, error)) func() (side.Work, error) {
+	return func() (side.Work, error) {
+		w, err := prepare()
+		if err != nil {
+			return w, err
+		}
+		heap := func() int64 {
+			s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+			metrics.Read(s)
+			return int64(s[0].Value.Uint64())
+		}
+		var total int64
+		return side.Work{Counts: func() map[string]int64 { return map[string]int64{"peak": total} }, Do: func() error {
+			debug.FreeOSMemory()
+			before := heap()
+			done, most := make(chan struct{}), make(chan int64)
+			go func() {
+				top := before
+				for tick := time.NewTicker(time.Millisecond); ; {
+					select {
+					case <-tick.C:
+						top = max(top, heap())
+					case <-done:
+						tick.Stop()
+						most <- top
+						return
+					}
+				}
+			}()
+			err := w.Do()
+			close(done)
+			total += <-most - before
+			return err
+		}}, nil
 	}
 }
 

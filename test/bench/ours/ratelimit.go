@@ -34,8 +34,6 @@ var ratelimitBenches = []side.Bench{
 	{Name: "workqueue.when1M", Prepare: func() (side.Work, error) { return whenMany(itemExponential) }},
 	{Name: "ratelimit.forget_unknown", Prepare: func() (side.Work, error) { return forgetUnknown(ourLimiter, 0) }},
 	{Name: "workqueue.forget_unknown", Prepare: func() (side.Work, error) { return forgetUnknown(itemExponential, 0) }},
-	{Name: "ratelimit.forget_unknown_busy", Prepare: func() (side.Work, error) { return forgetUnknown(ourLimiter, load.Limits) }},
-	{Name: "workqueue.forget_unknown_busy", Prepare: func() (side.Work, error) { return forgetUnknown(itemExponential, load.Limits) }},
 	{Name: "ratelimit.memory100k", Prepare: func() (side.Work, error) { return limiterMemory(100_000) }},
 	{Name: "ratelimit.memory300k", Prepare: func() (side.Work, error) { return limiterMemory(300_000) }},
 	{Name: "ratelimit.memory1M", Prepare: func() (side.Work, error) { return limiterMemory(load.ManyLimits) }},

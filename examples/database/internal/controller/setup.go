@@ -15,13 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/ashlar-go/ashlar/conditions"
 	dbv1 "github.com/ashlar-go/ashlar/examples/database/api/v1"
@@ -141,6 +139,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	if err := r.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	limited, limiter, err := r.limited()
+	if err != nil {
+		return err
+	}
 	return builder.ControllerManagedBy(mgr).Named(Name).
 		// A resync that brings nothing new is no event; everything else is, so that no drift is missed. A pass over
 		// a converged Database costs no request.
@@ -154,11 +156,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 4,
 			ReconciliationTimeout:   time.Minute, // of all requests of one pass together
-			// Ten tries in the first minute of something that keeps failing, one in five minutes after an hour.
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](150*time.Millisecond, 5*time.Minute),
+			RateLimiter:             limiter,
 		}).
 		WithLogConstructor(observe.ForController(mgr.GetLogger(), Name)).
-		Complete(r)
+		Complete(limited)
 }
 
 // Check prints what the API server lacks for this operator, one sentence each.

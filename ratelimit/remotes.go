@@ -1,0 +1,263 @@
+// Copyright The Ashlar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ratelimit
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"time"
+)
+
+// Remotes keeps calls away from systems that are busy or down, each by itself: a rate that gives way when the remote
+// throttles and recovers when it answers, a breaker that stops all calls but one probe after failures in a row, and the
+// pause a remote asked for with Retry-After. What it costs to find out that a remote is not to be called is a map
+// look-up, not a worker that waits for a timeout.
+//
+// Ask [Remotes.Admit] before a call and tell [Remotes.Report] its outcome; [PerRemote] makes a [Gate] of it, for which
+// reconcilelimit does both. All methods may be called at the same time.
+//
+// A remote that is as good as new is not remembered. One that is costs about 250 bytes; see [WithMaxKeys].
+type Remotes[R comparable] struct {
+	mu       sync.Mutex
+	watch    stopwatch
+	seed     maphash.Seed
+	observer func(Event)
+	rate     float64
+	minRate  float64
+	burst    int
+	failures int
+	open     curve
+	maxAfter time.Duration
+	most     int
+	remotes  map[R]*remote
+	keys     waiting // places in the lines of all remotes
+}
+
+type remote struct {
+	line     line
+	rate     float64
+	changed  int64 // when the rate was changed last
+	failures int   // in a row
+	trips    int   // times the breaker has opened since the remote answered; zero: closed
+	until    int64 // nothing is admitted before
+	probe    int64 // until when the answer of a probe is waited for; zero: none is under way
+}
+
+const (
+	// adjust is how often a rate is changed at most: one round of calls tells nothing new about the same congestion.
+	adjust = int64(time.Second)
+	// recovery is how many steps it takes from nothing to the full rate.
+	recovery = 20
+	// probing is how long a probe may take before another one is sent.
+	probing = int64(30 * time.Second)
+)
+
+// NewRemotes returns Remotes that admit up to rate runs a second for each remote, and up to burst at once after a pause.
+//
+// When a remote throttles, its rate is halved, once a second at most; every second in which it answers gives a 20th of
+// the full rate back. WithMinRate, WithBreaker, WithMaxAfter, WithMaxKeys (of remotes; default 65536), WithClock and
+// WithObserver apply.
+func NewRemotes[R comparable](rate float64, burst int, opts ...Option) (*Remotes[R], error) {
+	c, err := newConfig(config{
+		maxKeys: 1 << 16, minRate: rate / 64, failures: 5, open: Exp(time.Second, time.Minute), maxAfter: defaultMaxAfter,
+	}, opts, "WithMinRate", "WithBreaker", "WithMaxAfter", "WithMaxKeys", "WithClock", "WithObserver")
+	err = errors.Join(checkRate(rate), checkBurst(burst), err)
+	if err == nil && c.minRate > rate {
+		err = fmt.Errorf("WithMinRate: rate: %v is above the rate %v", c.minRate, rate)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("new remotes: %w", err)
+	}
+	return &Remotes[R]{
+		watch: newStopwatch(c.clock), seed: maphash.MakeSeed(), observer: c.observe,
+		rate: rate, minRate: c.minRate, burst: burst, failures: c.failures, open: c.open.curve(), maxAfter: c.maxAfter,
+		most: c.maxKeys, remotes: map[R]*remote{}, keys: waiting{most: defaultMaxKeys},
+	}, nil
+}
+
+// Admit answers whether a call to the remote may be made now, and if not, when it is worth asking again.
+func (r *Remotes[R]) Admit(to R) (wait time.Duration, ok bool) { return r.admit(to, 0) }
+
+// admit is Admit for a key with the hash h, which keeps its place in the line; zero for none.
+func (r *Remotes[R]) admit(to R, h uint64) (time.Duration, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.watch.now()
+	m := r.remotes[to]
+	switch {
+	case m == nil:
+		m = r.meet(to, now)
+	case m.until > now:
+		return r.later(m.until-now, h, now), false
+	case m.trips > 0:
+		if m.probe > now {
+			return r.later(min(m.probe-now, int64(time.Second)), h, now), false
+		}
+		m.probe = now + probing
+		return 0, true
+	}
+	if h != 0 {
+		return m.line.admit(now, &r.keys, h)
+	}
+	// Who cannot be recognised cannot keep a place, and would go to the end of the line for ever.
+	if m.line.take(now) {
+		return 0, true
+	}
+	m.line.late = max(m.line.late+m.line.every, m.line.next-m.line.slack)
+	return time.Duration(m.line.late - now), false
+}
+
+// later spreads those who are sent away together by up to a tenth.
+func (r *Remotes[R]) later(wait int64, h uint64, now int64) time.Duration {
+	return time.Duration(wait) + time.Duration(scale(mix(h, uint64(now)), uint64(wait/10)+1))
+}
+
+// meet makes room for a remote, and remembers it.
+func (r *Remotes[R]) meet(to R, now int64) *remote {
+	looked := 0
+	for other, m := range r.remotes { // begins anywhere
+		if m.asNew(r.rate, now) || len(r.remotes) >= r.most {
+			delete(r.remotes, other)
+		}
+		if looked++; looked == 2 {
+			break
+		}
+	}
+	m := &remote{rate: r.rate, line: newLine(r.rate, r.burst)}
+	r.remotes[to] = m
+	return m
+}
+
+// asNew: there is nothing to remember about the remote.
+func (m *remote) asNew(rate float64, now int64) bool {
+	return m.rate == rate && m.failures == 0 && m.trips == 0 && m.until <= now && m.line.next <= now && m.line.end <= now
+}
+
+// Refund takes an [Remotes.Admit] back that no call followed.
+func (r *Remotes[R]) Refund(to R) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch m := r.remotes[to]; {
+	case m == nil:
+	case m.probe != 0:
+		m.probe = 0 // the next one to ask is the probe
+	default:
+		m.line.refund()
+	}
+}
+
+// Report tells how a call to the remote ended. Its class is found by [Classify]: Throttled slows the remote down and
+// pauses it for After; Transient counts for the breaker, and pauses for After, too; everything else, success included,
+// is an answer.
+func (r *Remotes[R]) Report(to R, err error) {
+	verdict := Error{}
+	if err != nil {
+		verdict = classify(err, nil)
+	}
+	event := r.report(to, verdict)
+	if event.Kind != "" && r.observer != nil {
+		event.Key, event.Class, event.Err = to, verdict.Class, err
+		r.observer(event)
+	}
+}
+
+func (r *Remotes[R]) report(to R, verdict Error) (event Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.watch.now()
+	m := r.remotes[to]
+	if m == nil {
+		if verdict.Class != Transient && verdict.Class != Throttled {
+			return Event{}
+		}
+		m = r.meet(to, now)
+	}
+	if verdict.After > 0 {
+		pause := int64(min(verdict.After, r.maxAfter))
+		m.until = max(m.until, now+pause)
+	}
+	if verdict.Class == Transient {
+		return r.failed(m, now)
+	}
+	if m.trips > 0 {
+		event.Kind = EventClosed
+	}
+	m.failures, m.trips, m.probe = 0, 0, 0
+	switch {
+	case now-m.changed < adjust && m.changed != 0:
+	case verdict.Class == Throttled:
+		m.setRate(max(r.minRate, m.rate/2), r.burst, now)
+		event = Event{Kind: EventSlowed, Delay: time.Duration(max(0, m.until-now))}
+	case m.rate < r.rate:
+		m.setRate(min(r.rate, m.rate+r.rate/recovery), r.burst, now)
+	}
+	return event
+}
+
+func (m *remote) setRate(rate float64, burst int, now int64) {
+	m.rate, m.changed = rate, max(1, now)
+	m.line.setRate(rate, burst)
+}
+
+// failed counts for the breaker.
+func (r *Remotes[R]) failed(m *remote, now int64) Event {
+	m.failures++
+	if m.trips > 0 && m.probe == 0 || m.trips == 0 && m.failures < r.failures {
+		return Event{} // a call that was under way when the breaker opened, or not enough of them yet
+	}
+	m.trips = min(m.trips+1, maxSteps)
+	m.probe = 0
+	pause := r.open.after(m.trips, maphash.Comparable(r.seed, now))
+	m.until = max(m.until, now+int64(pause))
+	return Event{Kind: EventOpened, Count: m.failures, Delay: time.Duration(m.until - now)}
+}
+
+// RemoteState is what [Remotes] thinks of one remote.
+type RemoteState struct {
+	Rate  float64       // runs a second that are admitted now
+	Open  bool          // the breaker is open: nothing but a probe is admitted
+	Pause time.Duration // nothing at all is admitted for so long
+}
+
+// State returns what is thought of a remote; one that is not remembered is as good as new.
+func (r *Remotes[R]) State(of R) RemoteState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.remotes[of]
+	if m == nil {
+		return RemoteState{Rate: r.rate}
+	}
+	return RemoteState{Rate: m.rate, Open: m.trips > 0, Pause: time.Duration(max(0, m.until-r.watch.now()))}
+}
+
+// Len is the number of remotes that are remembered.
+func (r *Remotes[R]) Len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.remotes)
+}
+
+type perRemote[K, R comparable] struct {
+	*Remotes[R]
+	of func(K) R
+}
+
+// PerRemote returns a [Gate] that asks r about the remote that a key belongs to. Keys that are sent away for the rate of
+// their remote keep their order. The gate also has Refund and Report.
+//
+// of is called for every key, and must not be nil.
+func PerRemote[K, R comparable](r *Remotes[R], of func(K) R) Gate[K] { return &perRemote[K, R]{r, of} }
+
+// Admit implements Gate.
+func (p *perRemote[K, R]) Admit(key K) (time.Duration, bool) {
+	return p.admit(p.of(key), ident(maphash.Comparable(p.seed, key)))
+}
+
+// Refund takes an Admit back.
+func (p *perRemote[K, R]) Refund(key K) { p.Remotes.Refund(p.of(key)) }
+
+// Report tells how a run ended.
+func (p *perRemote[K, R]) Report(key K, err error) { p.Remotes.Report(p.of(key), err) }
