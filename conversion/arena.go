@@ -3,13 +3,24 @@
 
 package conversion
 
-import "slices"
+import (
+	"reflect"
+	"slices"
+)
 
 // arena is the memory of one conversion. A conversion makes half a dozen documents and forgets all of them; a busy
 // webhook would spend most of its time on that.
 type arena struct {
 	docs []*doc
 	used int
+	meta metadata
+}
+
+// metadata is decoded once for all steps of a conversion, as long as no step has changed it.
+type metadata struct {
+	from  ref
+	info  *typeInfo
+	value reflect.Value
 }
 
 // doc is an empty document with room.
@@ -39,9 +50,9 @@ func (d *doc) written(b []byte) error {
 // ever.
 func (a *arena) reset() {
 	const large = 128 << 10
-	a.used = 0
+	a.used, a.meta = 0, metadata{}
 	a.docs = slices.DeleteFunc(a.docs, func(d *doc) bool { return cap(d.own) > large || cap(d.nodes)*32 > large })
 	for _, d := range a.docs {
-		d.raw = nil
+		d.raw, d.copy = nil, ""
 	}
 }

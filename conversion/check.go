@@ -147,7 +147,7 @@ func (c *Converter) checkFields(version string, t *typeInfo, p *property, path s
 	case t.byName != nil && p.AdditionalProperties == nil:
 		for i := range t.fields {
 			f := &t.fields[i]
-			if path == "" && outside([]byte(f.name)) {
+			if path == "" && outside(f.name) {
 				continue
 			}
 			at := join(path, f.name)

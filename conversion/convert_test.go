@@ -4,7 +4,10 @@
 package conversion_test
 
 import (
+	"strings"
 	"testing"
+
+	"github.com/ashlar-go/ashlar/conversion"
 )
 
 // Every document comes back as it was, byte order of members aside, and says how much it needed the annotation for it.
@@ -41,5 +44,53 @@ func TestRoundTripIsExact(t *testing.T) {
 			}
 			same(t, tt.in, convert(t, c, there, tt.back))
 		})
+	}
+}
+
+// Equal items that were moved, added or removed lose what is kept for them; it is counted, not guessed.
+func TestMovedEqualItemsAreDropped(t *testing.T) {
+	t.Parallel()
+	c := build(t)
+	read := convert(t, c, newWidget(`{"rules":[{"port":1,"cidr":"x"},{"port":1,"cidr":"y"},{"port":2,"cidr":"z"}]}`), "v1alpha1")
+	const was = `[{"port":1},{"port":1},{"port":2}]`
+	for name, tt := range map[string]struct {
+		now, want string
+		dropped   int
+	}{
+		"nothing":  {was, `[{"port":1,"cidr":"x"},{"port":1,"cidr":"y"},{"port":2,"cidr":"z"}]`, 0},
+		"moved":    {`[{"port":1},{"port":2},{"port":1}]`, `[{"port":1},{"port":2,"cidr":"z"},{"port":1}]`, 2},
+		"removed":  {`[{"port":1},{"port":2}]`, `[{"port":1},{"port":2,"cidr":"z"}]`, 2},
+		"added":    {`[{"port":1},{"port":1},{"port":1},{"port":2}]`, `[{"port":1},{"port":1},{"port":1},{"port":2,"cidr":"z"}]`, 2},
+		"other":    {`[{"port":1},{"port":3},{"port":1},{"port":2}]`, `[{"port":1,"cidr":"x"},{"port":3},{"port":1,"cidr":"y"},{"port":2,"cidr":"z"}]`, 0},
+		"edited":   {`[{"port":1},{"port":1},{"port":9}]`, `[{"port":1,"cidr":"x"},{"port":1,"cidr":"y"},{"port":9}]`, 1},
+		"all gone": {`[]`, `[]`, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := c.Trial(t.Context(), []byte(strings.Replace(read, was, tt.now, 1)), "v1")
+			if err != nil || r.Dropped != tt.dropped {
+				t.Errorf("%d dropped, want %d: %v", r.Dropped, tt.dropped, err)
+			}
+			same(t, newWidget(`{"rules":`+tt.want+`}`), string(r.Object))
+		})
+	}
+}
+
+// Two signatures of one key do not fit each other's objects, and what is not signed is as good as nothing.
+func TestSignedStashIsBoundToItsObject(t *testing.T) {
+	t.Parallel()
+	c := build(t, conversion.WithKeys([]byte("0123456789abcdef")))
+	read := convert(t, c, newWidget(`{"tier":"gold"}`), "v1alpha1")
+	same(t, newWidget(`{"tier":"gold"}`), convert(t, c, read, "v1"))
+	unsigned := convert(t, build(t), newWidget(`{"tier":"gold"}`), "v1alpha1")
+	for name, in := range map[string]string{
+		"another name":      strings.Replace(read, `"name":"a"`, `"name":"b"`, 1),
+		"another namespace": strings.Replace(read, `"namespace":"default"`, `"namespace":"other"`, 1),
+		"not signed":        unsigned,
+	} {
+		r, err := c.Trial(t.Context(), []byte(in), "v1")
+		if err != nil || r.Rejected == nil || strings.Contains(string(r.Object), "gold") {
+			t.Errorf("%s: %s %v %v", name, r.Object, r.Rejected, err)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -85,6 +84,12 @@ func (c *Converter) knows(version string) error {
 	return nil
 }
 
+// same reports whether two versions are known to have one schema.
+func (c *Converter) same(a, b string) bool {
+	class := c.class[a]
+	return class != "" && class == c.class[b]
+}
+
 // convert is the whole of a conversion.
 func (c *Converter) convert(ctx context.Context, o *object, to string, brief bool) (Result, error) {
 	r := Result{From: o.version, To: to}
@@ -99,7 +104,7 @@ func (c *Converter) convert(ctx context.Context, o *object, to string, brief boo
 		return r, nil
 	}
 	target := schema.GroupVersion{Group: c.gk.Group, Version: to}.String()
-	if c.class[o.version] == c.class[to] {
+	if c.same(o.version, to) {
 		// The same schema: whatever is kept for others stays as it is.
 		same := *o
 		same.stash = none
@@ -130,7 +135,13 @@ func (c *Converter) convert(ctx context.Context, o *object, to string, brief boo
 		}
 	}
 	r.Bytes = len(text)
-	size := len(y.body.bytes()) + 2*len(text) + len(o.body.raw)/2
+	size := len(y.body.bytes()) + len(text) + len(text)/4 + 128 // quotes are escaped
+	if y.meta.ok() {
+		size += len(y.meta.bytes()) + len(Annotation)
+	}
+	if brief && y.managed.ok() {
+		size -= len(y.managed.bytes())
+	}
 	r.Object = y.append(make([]byte, 0, size), target, text, brief)
 	return r, nil
 }
@@ -156,7 +167,7 @@ func (c *Converter) carry(ctx context.Context, x object, to string, kept stash, 
 	// Whatever a third version would have been shown of x, it is to be shown of y.
 	thirds := kept.without(c, from, to)
 	rest = stash{}
-	for _, version := range slices.Sorted(maps.Keys(thirds)) {
+	for _, version := range thirds.versions() {
 		if _, known := c.class[version]; !known {
 			rest[version] = thirds[version] // of a version that is gone: not ours to drop
 			continue
@@ -190,7 +201,7 @@ func (c *Converter) core(ctx context.Context, x object, to string, kept stash, r
 	if y, err = c.run(ctx, x, to); err != nil {
 		return y, err
 	}
-	for _, version := range slices.Sorted(maps.Keys(kept)) {
+	for _, version := range kept.versions() {
 		class, known := c.class[version]
 		if !known || class == c.class[x.version] || class == c.class[to] || len(kept[version]) == 0 {
 			continue
@@ -265,7 +276,7 @@ func (c *Converter) lost(x, back object) []Change {
 func (d *differ) strings(path string, old, new ref) {
 	switch {
 	case old.kindOr() == '{' && new.kindOr() == '{':
-		mine := func(name []byte) bool { return string(name) == Annotation }
+		mine := func(name string) bool { return name == Annotation }
 		d.members(path, "", old, new, mine)
 	case new.kindOr() == '{' && new.count() > boolInt(new.get(Annotation).ok()):
 		d.out = append(d.out, Change{Path: path, New: withoutStash(new)})
@@ -303,12 +314,12 @@ func (d *differ) prove(x, back object, keys listKeys) {
 	hint := back.body.i + 1
 	for n := range x.body.children() {
 		var o ref
-		if o, hint = back.body.find(n.name(), hint); !outside(n.name()) && !equal(o, n) {
+		if o, hint = back.body.find(n.name(), hint); !outside(string(n.name())) && !equal(o, n) {
 			d.out = append(d.out, Change{Path: "/" + escape(string(n.name())), Old: raw(o), New: n.bytes()})
 		}
 	}
 	for o := range back.body.children() {
-		if !outside(o.name()) && !x.body.get(string(o.name())).ok() {
+		if !outside(string(o.name())) && !x.body.get(string(o.name())).ok() {
 			d.out = append(d.out, Change{Path: "/" + escape(string(o.name())), Old: o.bytes()})
 		}
 	}
@@ -321,7 +332,7 @@ func inMeta(ch Change) bool {
 func sameBody(a, b ref) bool {
 	n := 0
 	for m := range a.children() {
-		if outside(m.name()) {
+		if outside(string(m.name())) {
 			continue
 		}
 		n++
@@ -330,7 +341,7 @@ func sameBody(a, b ref) bool {
 		}
 	}
 	for m := range b.children() {
-		if !outside(m.name()) {
+		if !outside(string(m.name())) {
 			n--
 		}
 	}

@@ -138,7 +138,7 @@ func (d *decoder) value(r ref, t *typeInfo, v reflect.Value) error {
 		if k != '"' {
 			return misfit(r, t)
 		}
-		v.SetString(string(r.str()))
+		v.SetString(r.text())
 	case reflect.Bool:
 		if k != 't' && k != 'f' {
 			return misfit(r, t)
@@ -193,9 +193,9 @@ func (d *decoder) entries(r ref, t *typeInfo, v reflect.Value) error {
 			switch {
 			case d.skips(m):
 			case m.kind() == '"':
-				strs[string(m.name())] = string(m.str())
+				strs[m.nameText()] = m.text()
 			case m.kind() == 'n':
-				strs[string(m.name())] = ""
+				strs[m.nameText()] = ""
 			default:
 				return under(misfit(m, t.elem), string(m.name()))
 			}
@@ -211,7 +211,7 @@ func (d *decoder) entries(r ref, t *typeInfo, v reflect.Value) error {
 		if err := d.value(m, t.elem, elem); err != nil {
 			return under(err, string(m.name()))
 		}
-		key.SetString(string(m.name()))
+		key.SetString(m.nameText())
 		v.SetMapIndex(key, elem)
 	}
 	return nil
@@ -226,7 +226,13 @@ func (d *decoder) opaque(r ref, t *typeInfo, v reflect.Value) error {
 		}
 		return nil
 	}
-	if err := json.UnmarshalCaseSensitivePreserveInts(r.bytes(), v.Addr().Interface()); err != nil {
+	var err error
+	if t.reads {
+		err = v.Addr().Interface().(interface{ UnmarshalJSON([]byte) error }).UnmarshalJSON(r.bytes())
+	} else {
+		err = json.UnmarshalCaseSensitivePreserveInts(r.bytes(), v.Addr().Interface())
+	}
+	if err != nil {
 		return &fieldError{opaque: true, value: r, err: fmt.Errorf("found %s, which %s refuses: %w", shapeOf(r), t.t, err)}
 	}
 	return nil
@@ -239,7 +245,7 @@ func (d *decoder) any(r ref) any {
 		m := make(map[string]any, r.count())
 		for c := range r.children() {
 			if !d.skips(c) {
-				m[string(c.name())] = d.any(c)
+				m[c.nameText()] = d.any(c)
 			}
 		}
 		return m
@@ -250,7 +256,7 @@ func (d *decoder) any(r ref) any {
 		}
 		return list
 	case '"':
-		return string(r.str())
+		return r.text()
 	case 't':
 		return true
 	case 'f':

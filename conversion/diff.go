@@ -14,8 +14,8 @@ import (
 // Path is a JSON pointer. An item of a list is named by what it is, not by where it stands: "@" and its key values, or
 // "#" and a digest of its content, followed by ".n" for the n-th of several equal items.
 type Change struct {
-	Path     string
-	Old, New []byte
+	Path     string // JSON pointer
+	Old, New []byte // JSON
 
 	after  *string  // New is inserted into the list at Path, after the item with this selector ("": in front)
 	digest []string // of all items of the list at Path, which has equal ones: the change changes nothing itself
@@ -65,14 +65,16 @@ func (d *differ) value(path, schema string, old, new ref) {
 	}
 }
 
-func (d *differ) members(path, schema string, old, new ref, leave func([]byte) bool) {
+func (d *differ) members(path, schema string, old, new ref, leave func(string) bool) {
 	hint := old.i + 1
 	for n := range new.children() {
-		if leave != nil && leave(n.name()) {
+		if leave != nil && leave(string(n.name())) {
 			continue
 		}
 		var o ref
-		o, hint = old.find(n.name(), hint)
+		if o, hint = old.find(n.name(), hint); o.ok() && equal(o, n) {
+			continue
+		}
 		name := string(n.name())
 		at := path + "/" + escape(name)
 		if !o.ok() {
@@ -83,7 +85,7 @@ func (d *differ) members(path, schema string, old, new ref, leave func([]byte) b
 	}
 	hint = new.i + 1
 	for o := range old.children() {
-		if leave != nil && leave(o.name()) {
+		if leave != nil && leave(string(o.name())) {
 			continue
 		}
 		var n ref

@@ -134,7 +134,12 @@ func appendMap(b []byte, t *typeInfo, v reflect.Value) ([]byte, error) {
 
 func appendStrings(b []byte, m map[string]string) []byte {
 	b = append(b, '{')
-	for i, k := range slices.Sorted(maps.Keys(m)) {
+	keys := make([]string, 0, 16)
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for i, k := range keys {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -156,7 +161,13 @@ func appendOpaque(b []byte, t *typeInfo, v reflect.Value) ([]byte, error) {
 	default:
 		x = v.Interface()
 	}
-	raw, err := json.Marshal(x)
+	var raw []byte
+	var err error
+	if m, ok := x.(json.Marshaler); ok && t.writes && v.Kind() != reflect.Pointer {
+		raw, err = m.MarshalJSON() // what it writes is parsed before it is used
+	} else {
+		raw, err = json.Marshal(x)
+	}
 	if err != nil {
 		return b, fmt.Errorf("write %s: %w", t.t, err)
 	}

@@ -49,8 +49,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // PanicError is the failure of a function of a pair that panicked.
 type PanicError struct {
-	Value any
-	Stack []byte
+	Value any    // what it panicked with
+	Stack []byte // where
 }
 
 // Error leaves the stack out: it is long, and the text ends up with an API server's clients.
@@ -59,14 +59,14 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 // SizeError: what has to be kept in the annotation does not fit there. An API server refuses objects whose annotations
 // are longer than 262144 bytes together, and with them the whole review.
 type SizeError struct {
-	Bytes, Limit int
+	Bytes, Limit int        // of the annotations, and how many there may be
 	Largest      []PathSize // up to three, the largest first
 }
 
 // PathSize is how many bytes the value at a path takes.
 type PathSize struct {
-	Path  string
-	Bytes int
+	Path  string // JSON pointer
+	Bytes int    // of its JSON
 }
 
 // Error names the largest paths.

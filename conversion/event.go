@@ -33,6 +33,7 @@ const (
 // apiserver_conversion_webhook_request_total.
 type Failure string
 
+// The values of the label.
 const (
 	CallFailure      Failure = "conversion_webhook_call_failure"               // no answer, or not 200
 	MalformedFailure Failure = "conversion_webhook_malformed_response_failure" // the answer says Failure, or is no answer to the question
@@ -43,7 +44,7 @@ const (
 
 // Event is what the observer of a [Handler] is told.
 type Event struct {
-	Kind      EventKind
+	Kind      EventKind        // what happened
 	GroupKind schema.GroupKind // of the object; of the first one for Reviewed
 	From, To  string           // versions, likewise
 	Ref       string           // the object; "" for Reviewed
@@ -55,7 +56,7 @@ type Event struct {
 	Failure   Failure          // Reviewed: what the API server counts it as; "" for a success
 	Repeated  bool             // Failed, Quarantined: the same was said of the same object before
 	Managers  []Owner          // Applied
-	Err       error
+	Err       error            // Failed, Quarantined, Rejected
 }
 
 // LogValue leaves out what is empty.

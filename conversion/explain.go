@@ -29,7 +29,7 @@ func (c *Converter) Explain(from, to string) string {
 	if c.class[from] == c.class[to] {
 		return b.String() + "the schema is the same; apiVersion changes and nothing is decoded\n"
 	}
-	fmt.Fprintf(&b, "%d of %d steps convert\n", len(steps)-identities1(steps), len(steps))
+	fmt.Fprintf(&b, "%d of %d steps convert\n", len(steps)-identitySteps(steps), len(steps))
 	for _, e := range steps {
 		switch {
 		case e.identity():
@@ -50,7 +50,7 @@ func (c *Converter) Explain(from, to string) string {
 	return b.String()
 }
 
-func identities1(steps []*edge) (n int) {
+func identitySteps(steps []*edge) (n int) {
 	for _, e := range steps {
 		n += boolInt(e.identity())
 	}
@@ -79,7 +79,7 @@ func (c *Converter) only(version, other string) (out []string) {
 		}
 		for i := range t.fields {
 			f := &t.fields[i]
-			if path == "" && outside([]byte(f.name)) {
+			if path == "" && outside(f.name) {
 				continue
 			}
 			at := join(path, f.name)

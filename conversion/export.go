@@ -15,7 +15,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // an old version. It puts back what was kept at the time of the export wherever the fields still look as they did then,
 // and its unforced apply conflicts with conversions. [Export] makes manifests without it.
 type Owner struct {
-	Manager, Operation, APIVersion string
+	Manager, Operation, APIVersion string // as in managedFields
 }
 
 // Owners names the managers of an object that own the annotation, from its managedFields, and "kubectl" with the operation

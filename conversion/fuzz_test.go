@@ -268,3 +268,46 @@ func FuzzRestore(f *testing.F) {
 		}
 	})
 }
+
+// Whatever is posted: a 4xx, or an answer that an API server can read, never half of one.
+func FuzzReview(f *testing.F) {
+	h := handler(f, build(f), conversion.WithQuarantine(), conversion.WithCache(1<<16))
+	f.Add([]byte(reviewOf("example.com/v1", oldWidget(`{"replicas":1}`))))
+	f.Add([]byte(reviewOf("example.com/v1alpha1", newWidget(`{"tier":"x"}`), newWidget(`{}`))))
+	f.Add([]byte(reviewOf("example.com/v1", oldWidget(`{"endpoint":"a:b"}`))))
+	f.Add([]byte(reviewOf("example.com/v1", `1`, `"a,]"`, `[{}]`)))
+	f.Add([]byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"1","desiredAPIVersion":"v1","objects":[,]}}`))
+	f.Add([]byte(`{"request":{"objects":["\`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		w := post(t, h, "application/json", string(body))
+		if w.Code >= 400 && w.Code < 500 {
+			return
+		}
+		var v struct {
+			Response struct {
+				Result  struct{ Status, Message string }
+				Objects []json.RawMessage `json:"convertedObjects"`
+			}
+		}
+		var asked struct {
+			Request struct {
+				Objects []json.RawMessage `json:"objects"`
+			} `json:"request"`
+		}
+		if w.Code != 200 || json.Unmarshal(w.Body.Bytes(), &v) != nil {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		switch v.Response.Result.Status {
+		case "Failure":
+			if v.Response.Result.Message == "" || len(v.Response.Objects) != 0 {
+				t.Fatalf("%s", w.Body)
+			}
+		case "Success":
+			if kjson.UnmarshalCaseSensitivePreserveInts(body, &asked) == nil && len(asked.Request.Objects) != len(v.Response.Objects) {
+				t.Fatalf("%d objects for %d: %s", len(v.Response.Objects), len(asked.Request.Objects), w.Body)
+			}
+		default:
+			t.Fatalf("%s", w.Body)
+		}
+	})
+}

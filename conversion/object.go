@@ -28,8 +28,8 @@ type object struct {
 }
 
 // outside reports what is not part of the body.
-func outside(name []byte) bool {
-	switch string(name) {
+func outside(name string) bool {
+	switch name {
 	case "apiVersion", "kind", "metadata":
 		return true
 	}
@@ -237,7 +237,7 @@ func (o *object) append(b []byte, apiVersion, stash string, brief bool) []byte {
 	}
 	b = append(b, '}')
 	for m := range o.body.children() {
-		if outside(m.name()) {
+		if outside(string(m.name())) {
 			continue
 		}
 		n := m.n()

@@ -39,11 +39,11 @@ func (o *overlay) value(in, again, out ref, s *shape) {
 }
 
 // members appends the members of an object, in the input's order.
-func (o *overlay) members(in, again, out ref, s *shape, first int, leave func([]byte) bool) {
+func (o *overlay) members(in, again, out ref, s *shape, first int, leave func(string) bool) {
 	againHint, outHint := again.i+1, out.i+1
 	for m := range in.children() {
 		name := m.name()
-		if leave != nil && leave(name) {
+		if leave != nil && leave(string(name)) {
 			continue
 		}
 		var x, y ref

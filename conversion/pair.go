@@ -18,8 +18,9 @@ import (
 //
 // A and B are the API structs, or map[string]any or unstructured.Unstructured for objects without a type.
 //
-// A function need not care for what it cannot hold, for fields that both versions share, for zero values or for unknown
-// fields: [Converter.Convert] does. It must not depend on anything but its arguments if [WithCache] is used.
+// A function copies every field that the other version has too, under whatever name. It need not care for what that
+// version cannot hold, for zero values or for unknown fields: [Converter.Convert] does. It must not depend on anything
+// but its arguments if [WithCache] is used.
 func Pair[A, B any](b *Builder, from, to string, up func(context.Context, *A, *B) error, down func(context.Context, *B, *A) error, opts ...PairOption) {
 	if up == nil || down == nil {
 		b.errs = append(b.errs, fmt.Errorf("pair %s, %s: a function is nil", from, to))
@@ -108,7 +109,7 @@ func (e *edge) run(ctx context.Context, o object) (object, error) {
 		}
 	}
 	out := e.b.make()
-	if err := e.b.prefill(&o, out, skip); err != nil {
+	if err := e.b.prefill(&o, e.a, in, out, skip); err != nil {
 		return o, err
 	}
 	if err := e.call(ctx, in, out); err != nil {
@@ -153,17 +154,30 @@ func (s *side) decode(o *object, x any, skip []ref) error {
 	}
 	v := reflect.ValueOf(x).Elem()
 	for m := range o.body.children() {
-		if !outside(m.name()) {
+		if !outside(string(m.name())) {
 			if err := d.member(m, s.info, v); err != nil {
 				return err
 			}
 		}
 	}
 	s.typeMeta(v, o.kind)
-	if s.meta != nil && o.meta.ok() {
-		if err := d.value(o.meta, s.meta.info, v.FieldByIndex(s.meta.index)); err != nil {
-			return under(err, "metadata")
+	if s.meta == nil || !o.meta.ok() {
+		return nil
+	}
+	to := v.FieldByIndex(s.meta.index)
+	if m := o.mem; m != nil && len(skip) == 2 {
+		if m.meta.from == o.meta && m.meta.info == s.meta.info {
+			to.Set(m.meta.value)
+			return nil
 		}
+	}
+	if err := d.value(o.meta, s.meta.info, to); err != nil {
+		return under(err, "metadata")
+	}
+	if m := o.mem; m != nil && len(skip) == 2 {
+		kept := reflect.New(to.Type()).Elem()
+		kept.Set(to) // functions may change theirs
+		m.meta = metadata{o.meta, s.meta.info, kept}
 	}
 	return nil
 }
@@ -171,7 +185,7 @@ func (s *side) decode(o *object, x any, skip []ref) error {
 func (d *decoder) untyped(o *object, version string) map[string]any {
 	m := map[string]any{"kind": o.kind, "apiVersion": version}
 	for c := range o.body.children() {
-		if !outside(c.name()) && !d.skips(c) {
+		if !outside(string(c.name())) && !d.skips(c) {
 			m[string(c.name())] = d.any(c)
 		}
 	}
@@ -193,7 +207,7 @@ func (s *side) typeMeta(v reflect.Value, kind string) {
 }
 
 // prefill gives the output its metadata, so that a function may set it but need not.
-func (s *side) prefill(o *object, out any, skip []ref) error {
+func (s *side) prefill(o *object, a *side, in, out any, skip []ref) error {
 	if s.info == nil {
 		m := map[string]any{"apiVersion": s.version, "kind": o.kind}
 		if o.meta.ok() {
@@ -211,7 +225,12 @@ func (s *side) prefill(o *object, out any, skip []ref) error {
 	if s.meta == nil || !o.meta.ok() {
 		return nil
 	}
-	return (&decoder{skip: skip}).value(o.meta, s.meta.info, v.FieldByIndex(s.meta.index))
+	to := v.FieldByIndex(s.meta.index)
+	if a.meta != nil && a.meta.info == s.meta.info {
+		to.Set(reflect.ValueOf(in).Elem().FieldByIndex(a.meta.index)) // as functions do by hand
+		return nil
+	}
+	return (&decoder{skip: skip}).value(o.meta, s.meta.info, to)
 }
 
 // encode writes the body of x, which is about as long as that of o.
@@ -222,7 +241,7 @@ func (s *side) encode(x any, o *object) (ref, error) {
 	if s.info == nil {
 		b, err = appendUntyped(b, x)
 	} else {
-		b, err = appendStruct(b, s.info, reflect.ValueOf(x).Elem(), func(name string) bool { return outside([]byte(name)) })
+		b, err = appendStruct(b, s.info, reflect.ValueOf(x).Elem(), outside)
 	}
 	if err == nil {
 		err = d.written(b)
@@ -240,7 +259,7 @@ func content(x any) map[string]any {
 func appendUntyped(b []byte, x any) ([]byte, error) {
 	m := make(map[string]any, len(content(x)))
 	for k, v := range content(x) {
-		if !outside([]byte(k)) {
+		if !outside(k) {
 			m[k] = v
 		}
 	}

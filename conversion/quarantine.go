@@ -91,7 +91,7 @@ func (c *Converter) setApart(o *object, to string, why error) (Result, error) {
 func bareBody(o *object) []byte {
 	b := []byte{'{'}
 	for m := range o.body.children() {
-		if outside(m.name()) {
+		if outside(string(m.name())) {
 			continue
 		}
 		if len(b) > 1 {
@@ -171,7 +171,7 @@ func (c *Converter) common(o *object, to string) []byte {
 	}
 	s := shapes{}.of(a.info, z.info)
 	for m := range o.body.children() {
-		if outside(m.name()) {
+		if outside(string(m.name())) {
 			continue
 		}
 		part, ok := appendCommon(nil, m, s.child(m.name()), z.info.field(m.name()))

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -105,6 +107,10 @@ func TestClusterAPIProviderOpenstack1983PanicInAFunction(t *testing.T) {
 	}
 	if _, err := conversiontest.Review(t.Context(), h, "example.com/v1", good); err != nil {
 		t.Errorf("the next review: %v", err)
+	}
+	var pe *conversion.PanicError
+	if _, err := c.Convert(t.Context(), bad, "v1"); !errors.As(err, &pe) || len(pe.Stack) == 0 {
+		t.Errorf("without a webhook: %v", err)
 	}
 }
 
@@ -385,5 +391,37 @@ func TestControllerRuntimeFunctionOverwritesTypeMeta(t *testing.T) {
 	out, err := conversiontest.Review(t.Context(), handler(t, c), "example.com/v1", []byte(oldWidget(`{"config":{"a":"b"}}`)))
 	if err != nil || at(t, string(out[0]), "apiVersion") != "example.com/v1" {
 		t.Errorf("%s, %v", out, err)
+	}
+}
+
+// A replica that is not the leader, and one whose caches wait for this very webhook, must answer.
+// https://github.com/crossplane/upjet/issues/712, https://github.com/openshift/hypershift/pull/9387
+func TestUpjet712EveryReplicaAnswersFromTheStart(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	served := make(chan error, 2)
+	for range 2 { // two replicas; nobody holds a lease, nothing has synced
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := handler(t, build(t))
+		go func() { served <- conversion.Serve(ctx, l, h, nil) }()
+		r, err := http.Post("http://"+l.Addr().String()+"/convert", "application/json", strings.NewReader(reviewOf("example.com/v1", oldWidget(`{"replicas":1}`))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || !strings.Contains(string(answer), "Success") {
+			t.Errorf("%s, %v", answer, err)
+		}
+	}
+	cancel()
+	for range 2 {
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -19,7 +19,6 @@ type restorer struct {
 	add     map[int32][]addend // to an object or a list
 	touched []int32
 	digests map[int32][]string // of the items of lists with equal items, as they were
-	parsed  map[string]*doc
 	dropped int
 }
 

@@ -22,13 +22,13 @@ var (
 )
 
 // readReview finds the parts of a review. The objects are only cut out: whoever converts one finds out whether it is JSON.
-func readReview(raw []byte) (review, error) {
+func readReview(raw []byte, mem *doc) (review, error) {
 	var v review
 	var kind string
 	request := false
-	s := scanner{raw: raw}
-	end, err := s.each(s.space(0), func(name string, i int) (int, error) {
-		switch name {
+	s := scanner{raw: raw, nodes: mem.nodes[:0]}
+	end, err := s.each(s.space(0), func(name []byte, i int) (int, error) {
+		switch string(name) {
 		case "apiVersion":
 			return s.text(i, &v.apiVersion)
 		case "kind":
@@ -36,8 +36,8 @@ func readReview(raw []byte) (review, error) {
 		case "request":
 			if i < len(raw) && raw[i] == '{' {
 				request = true
-				return s.each(i, func(name string, i int) (int, error) {
-					switch name {
+				return s.each(i, func(name []byte, i int) (int, error) {
+					switch string(name) {
 					case "uid":
 						return s.text(i, &v.uid)
 					case "desiredAPIVersion":
@@ -56,6 +56,7 @@ func readReview(raw []byte) (review, error) {
 			err = s.bad(end, "the end")
 		}
 	}
+	mem.nodes = s.nodes
 	switch {
 	case err != nil:
 		return v, fmt.Errorf("read the body: %w", err)
@@ -72,7 +73,7 @@ func readReview(raw []byte) (review, error) {
 }
 
 // each calls f with every member of the object at i; f returns where the value ends.
-func (s *scanner) each(i int, f func(name string, i int) (int, error)) (int, error) {
+func (s *scanner) each(i int, f func(name []byte, i int) (int, error)) (int, error) {
 	if i >= len(s.raw) || s.raw[i] != '{' {
 		return i, s.bad(i, "an object")
 	}
@@ -95,7 +96,7 @@ func (s *scanner) each(i int, f func(name string, i int) (int, error)) (int, err
 		if i = s.space(end); i >= len(s.raw) || s.raw[i] != ':' {
 			return i, s.bad(i, "':'")
 		}
-		if i, err = f(string(name), s.space(i+1)); err != nil {
+		if i, err = f(name, s.space(i+1)); err != nil {
 			return i, err
 		}
 		if i = s.space(i); i < len(s.raw) && s.raw[i] == ',' {
@@ -143,7 +144,7 @@ func (s *scanner) cut(i int, into *[][]byte) (int, error) {
 			}
 			switch s.raw[i] {
 			case '"':
-				for i++; ; i++ {
+				for i = plain(s.raw, i+1); ; i++ {
 					if i >= len(s.raw) {
 						return i, errEnd
 					}

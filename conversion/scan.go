@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"unicode/utf8"
 )
 
@@ -34,6 +35,7 @@ type doc struct {
 	nodes   []node
 	own     []byte // memory of raw, if the document was written here
 	trusted bool   // written by the codec: no name is there twice
+	copy    string // of raw, once somebody needs strings of it
 }
 
 // ref is a value of a document.
@@ -64,7 +66,7 @@ func (d *doc) parse(raw []byte) error {
 	if len(raw) > math.MaxInt32 {
 		return fmt.Errorf("%d bytes of JSON are too many", len(raw))
 	}
-	d.raw, d.nodes = raw, d.nodes[:0]
+	d.raw, d.nodes, d.copy = raw, d.nodes[:0], ""
 	s := scanner{raw: raw, nodes: d.nodes, trusted: d.trusted}
 	i, err := s.value(s.space(0), 0, 0, false, 0)
 	if err == nil {
@@ -191,21 +193,34 @@ func (s *scanner) name(i int) []byte { return s.raw[s.nodes[i].key:s.nodes[i].ke
 // twice looks for a name that two members share, among those from the given one on.
 func (s *scanner) twice(first int) (string, bool) {
 	const few = 12
-	seen := make(map[string]struct{}, few)
-	for i := first; i < len(s.nodes); {
+	var near [few][]byte
+	var seen map[string]struct{}
+	n := 0
+	for i := first; i < len(s.nodes); i = int(s.nodes[i].next) {
 		name := s.name(i)
 		if s.nodes[i].keyEscaped {
 			name, _ = unquote(nil, name)
+		}
+		if n < few {
+			for _, other := range near[:n] {
+				if bytes.Equal(other, name) {
+					return string(name), true
+				}
+			}
+			near[n] = name
+			n++
+			continue
+		}
+		if seen == nil {
+			seen = map[string]struct{}{}
+			for _, other := range near {
+				seen[string(other)] = struct{}{}
+			}
 		}
 		if _, twice := seen[string(name)]; twice {
 			return string(name), true
 		}
 		seen[string(name)] = struct{}{}
-		if n := s.nodes[i].next; n > 0 {
-			i = int(n)
-			continue
-		}
-		break
 	}
 	return "", false
 }
@@ -233,7 +248,7 @@ func (s *scanner) array(i, depth int) (int, error) {
 // str reads a string whose first byte is at i and returns the place after the closing quote.
 func (s *scanner) str(i int) (end int, escaped bool, err error) {
 	from, ascii := i, true
-	for ; i < len(s.raw); i++ {
+	for i = plain(s.raw, i); i < len(s.raw); i++ {
 		switch c := s.raw[i]; {
 		case c == '"':
 			return i + 1, escaped || !ascii && !utf8.Valid(s.raw[from:i]), nil
@@ -260,6 +275,24 @@ func (s *scanner) str(i int) (end int, escaped bool, err error) {
 		}
 	}
 	return i, escaped, errEnd
+}
+
+// plain returns the place of the first byte at or after i that is not plain in a string, or one up to seven bytes before
+// the end: eight bytes are looked at in one go.
+func plain[S []byte | string](s S, i int) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	for i+8 <= len(s) {
+		x := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+		quote, backslash := x^('"'*ones), x^('\\'*ones)
+		// A byte is zero where subtracting one borrows; control characters are those from which 32 cannot be taken.
+		special := x | (x-' '*ones)&^x | (quote-ones)&^quote | (backslash-ones)&^backslash
+		if special &= highs; special != 0 {
+			return i + bits.TrailingZeros64(special)/8
+		}
+		i += 8
+	}
+	return i
 }
 
 func hex(c byte) rune {

@@ -18,6 +18,7 @@ type shape struct {
 	elem   *shape            // of list items and map values
 	list   bool              // elem is that of a list
 	member map[string]*shape // of structs: nil for a name that only one side has, or has with another type
+	rest   *shape            // of structs: what names unknown to both sides have
 	keys   []string          // of a list: the members that tell its items apart
 }
 
@@ -30,7 +31,7 @@ func (s *shape) child(name []byte) *shape {
 		if c, known := s.member[string(name)]; known {
 			return c
 		}
-		return anything()
+		return s.rest
 	case s.elem != nil && !s.list:
 		return s.elem
 	}
@@ -87,7 +88,7 @@ func (m shapes) fill(s *shape, a, b *typeInfo) bool {
 	}
 	switch a.t.Kind() {
 	case reflect.Struct:
-		s.member = make(map[string]*shape, len(a.fields))
+		s.member, s.rest = make(map[string]*shape, len(a.fields)), anything()
 		for i := range a.fields {
 			f := &a.fields[i]
 			s.member[f.name] = nil
@@ -106,9 +107,15 @@ func (m shapes) fill(s *shape, a, b *typeInfo) bool {
 				s.member[b.fields[i].name] = nil
 			}
 		}
+		closed := true
+		for _, c := range s.member {
+			closed = closed && c != nil && c.whole
+		}
+		s.whole = s.whole || closed
 	case reflect.Map, reflect.Slice:
 		s.list = a.t.Kind() == reflect.Slice
 		s.elem = m.of(a.elem, b.elem)
+		s.whole = s.whole || s.elem != nil && s.elem.whole
 		return s.elem != nil
 	default:
 		s.leaf, s.whole = true, true

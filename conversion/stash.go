@@ -24,6 +24,14 @@ const maxAnnotations = 256 << 10
 // conversion finds there, n what belongs there; absent is left out. #mac is a signature and always comes first.
 type stash map[string][]Change
 
+// versions are the versions something is kept for, in order.
+func (s stash) versions() []string {
+	if len(s) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s))
+}
+
 const macName = "#mac"
 
 // errStash: an annotation that is none of ours, or not signed with a key of the list.
@@ -128,7 +136,7 @@ func appendChanges(b []byte, changes []Change) []byte {
 // write is the annotation; "" when nothing is to be kept.
 func (c *Converter) write(o *object, s stash) (string, error) {
 	var b []byte
-	for _, version := range slices.Sorted(maps.Keys(s)) {
+	for _, version := range s.versions() {
 		if len(s[version]) == 0 {
 			continue
 		}

@@ -16,12 +16,12 @@ import (
 // general JSON library, because every document is indexed already; what has code of its own for JSON is opaque and goes
 // through that code.
 type typeInfo struct {
-	t       reflect.Type
-	opaque  bool // read and written by its methods, or by a JSON library
-	viaAddr bool // opaque because of a method of the pointer: only the pointer writes itself
-	elem    *typeInfo
-	fields  []field
-	byName  map[string]int
+	t             reflect.Type
+	opaque        bool // read and written by its methods, or by a JSON library
+	reads, writes bool // opaque, by UnmarshalJSON and MarshalJSON of the pointer
+	elem          *typeInfo
+	fields        []field
+	byName        map[string]int
 }
 
 // field is one member of a struct, promoted ones included.
@@ -52,7 +52,7 @@ func (ts types) of(t reflect.Type) *typeInfo {
 	byPointer := implements[json.Marshaler](p) || implements[encoding.TextMarshaler](p) ||
 		implements[json.Unmarshaler](p) || implements[encoding.TextUnmarshaler](p)
 	if t.Kind() != reflect.Pointer && (byValue || byPointer) {
-		info.opaque, info.viaAddr = true, !byValue
+		info.opaque, info.reads, info.writes = true, implements[json.Unmarshaler](p), implements[json.Marshaler](p)
 		return info
 	}
 	switch t.Kind() {

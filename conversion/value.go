@@ -44,6 +44,32 @@ func (r ref) str() []byte {
 	return s
 }
 
+// text is str as a Go string. All strings of a document share one copy of it, because a copy of each is what decoding
+// would spend its time on.
+func (r ref) text() string {
+	n := r.n()
+	if n.escaped {
+		return string(r.str())
+	}
+	return r.copied()[n.start+1 : n.end-1]
+}
+
+// nameText is name as a Go string.
+func (r ref) nameText() string {
+	n := r.n()
+	if n.keyEscaped {
+		return string(r.name())
+	}
+	return r.copied()[n.key:n.keyEnd]
+}
+
+func (d *doc) copied() string {
+	if d.copy == "" {
+		d.copy = string(d.raw)
+	}
+	return d.copy
+}
+
 // children are the members of an object or the items of an array.
 func (r ref) children() iter.Seq[ref] {
 	return func(yield func(ref) bool) {
@@ -93,7 +119,13 @@ func (r ref) find(name []byte, hint int32) (ref, int32) {
 	return none, hint
 }
 
-func (r ref) items() []ref { return slices.Collect(r.children()) }
+func (r ref) items() []ref {
+	out := make([]ref, 0, r.count())
+	for c := range r.children() {
+		out = append(out, c)
+	}
+	return out
+}
 
 func (r ref) count() (n int) {
 	for range r.children() {
@@ -247,7 +279,7 @@ func appendString[S []byte | string](b []byte, s S) []byte {
 	const digits = "0123456789abcdef"
 	b = append(b, '"')
 	from := 0
-	for i := 0; i < len(s); {
+	for i := plain(s, 0); i < len(s); {
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(string(s[i:min(len(s), i+utf8.UTFMax)]))
@@ -255,7 +287,7 @@ func appendString[S []byte | string](b []byte, s S) []byte {
 				b = append(append(b, s[from:i]...), "\ufffd"...)
 				from = i + 1
 			}
-			i += size
+			i = plain(s, i+size)
 			continue
 		}
 		if c >= ' ' && c != '"' && c != '\\' {
@@ -275,8 +307,8 @@ func appendString[S []byte | string](b []byte, s S) []byte {
 		default:
 			b = append(b, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
 		}
-		i++
-		from = i
+		from = i + 1
+		i = plain(s, from)
 	}
 	b = append(b, s[from:]...)
 	return append(b, '"')

@@ -97,7 +97,7 @@ func (d *definition) object(r *rand.Rand, version string) map[string]any {
 func metadata(r *rand.Rand, name string) map[string]any {
 	m := map[string]any{"name": name, "namespace": "default"}
 	if r.IntN(2) == 0 {
-		m["labels"] = map[string]any{"app": word(r)}
+		m["labels"] = map[string]any{"app": []string{"a", "b", "c"}[r.IntN(3)]}
 	}
 	if r.IntN(2) == 0 {
 		m["annotations"] = map[string]any{"example.com/note": word(r)}

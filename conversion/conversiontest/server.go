@@ -28,8 +28,8 @@ var ErrNotFound = errors.New("not found")
 // answer is validated and its metadata put back. Storage may be changed at any time; objects then stay in the version they
 // were written in. It may be used by several goroutines.
 type Server struct {
-	Group   string
-	Handler http.Handler
+	Group   string       // of the objects
+	Handler http.Handler // that answers the reviews
 
 	mu      sync.Mutex
 	storage string

@@ -11,7 +11,10 @@ import (
 	"github.com/ashlar-go/ashlar/conversion/conversiontest"
 )
 
-var walks = flag.Int("walks", 0, "how many walks of every number of versions; 0: a few hundred")
+var (
+	walks = flag.Int("walks", 0, "how many walks of every number of versions; 0: a few hundred")
+	seed  = flag.Uint64("seed", 1, "where their randomness begins")
+)
 
 func TestLaws(t *testing.T) {
 	t.Parallel()
@@ -28,7 +31,7 @@ func TestWalks(t *testing.T) {
 	for n := 2; n <= 4; n++ {
 		t.Run(fmt.Sprintf("%d versions", n), func(t *testing.T) {
 			t.Parallel()
-			opts := []conversiontest.Option{}
+			opts := []conversiontest.Option{conversiontest.WithSeed(*seed)}
 			if *walks > 0 {
 				opts = append(opts, conversiontest.WithN(*walks))
 			}

@@ -27,7 +27,7 @@ func (d *definition) living(entries []metav1.ManagedFieldsEntry) ([]metav1.Manag
 		now := metav1.Now()
 		out = []metav1.ManagedFieldsEntry{{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: d.group + "/" + d.storage, Time: &now,
-			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:name":{}}}`)},
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:name":{}}}`),
 		}}
 	}
 	return out, true
