@@ -1,0 +1,114 @@
+// Copyright The Ashlar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bpfmap
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// converter copies the fields that two layouts share by name.
+type converter struct{ pairs []pair }
+
+type pair struct{ from, to leaf }
+
+// convertTo pairs the leaves of two descriptions. A layout without leaves is bytes without meaning: copied as it is.
+func (d described) convertTo(l described) converter {
+	var c converter
+	if len(d.leaves) == 0 || len(l.leaves) == 0 {
+		size := min(d.size, l.size)
+		return converter{[]pair{{leaf{size: size, array: true}, leaf{size: size, array: true}}}}
+	}
+	for _, to := range l.leaves {
+		for _, from := range d.leaves {
+			if from.name == to.name {
+				c.pairs = append(c.pairs, pair{from, to})
+			}
+		}
+	}
+	return c
+}
+
+// convert fills dst, which is zero, from src. A number that does not fit its new type is an error, and so are bytes that
+// would be cut off.
+func (c converter) convert(dst, src []byte) error {
+	for _, p := range c.pairs {
+		from, to := src[p.from.from:p.from.from+p.from.size], dst[p.to.from:p.to.from+p.to.size]
+		if p.from.array || p.to.array {
+			n := copy(to, from)
+			for _, b := range from[n:] {
+				if b != 0 {
+					return fmt.Errorf("%w: field %s has %d bytes in use, the new one has room for %d", ErrLayout, p.from.path, p.from.size, p.to.size)
+				}
+			}
+			continue
+		}
+		v := number64(from, p.from.signed)
+		if store64(to, v); number64(to, p.to.signed) != v || p.from.signed != p.to.signed && int64(v) < 0 {
+			return fmt.Errorf("%w: field %s is %d, which does not fit into the %d bytes of the new one", ErrLayout, p.from.path, v, p.to.size)
+		}
+	}
+	return nil
+}
+
+// number64 reads a number of 1, 2, 4 or 8 bytes, extended by its sign.
+func number64(b []byte, signed bool) uint64 {
+	switch len(b) {
+	case 1:
+		if signed {
+			return uint64(int8(b[0]))
+		}
+		return uint64(b[0])
+	case 2:
+		if v := binary.NativeEndian.Uint16(b); signed {
+			return uint64(int16(v))
+		} else {
+			return uint64(v)
+		}
+	case 4:
+		if v := binary.NativeEndian.Uint32(b); signed {
+			return uint64(int32(v))
+		} else {
+			return uint64(v)
+		}
+	case 8:
+		return binary.NativeEndian.Uint64(b)
+	}
+	return 0
+}
+
+func store64(b []byte, v uint64) {
+	switch len(b) {
+	case 1:
+		b[0] = byte(v)
+	case 2:
+		binary.NativeEndian.PutUint16(b, uint16(v))
+	case 4:
+		binary.NativeEndian.PutUint32(b, uint32(v))
+	case 8:
+		binary.NativeEndian.PutUint64(b, v)
+	}
+}
+
+// Old is an entry of a map that is being replaced, by the names of the fields it had there. Names are compared without
+// case and underscores.
+type Old struct {
+	KeyBytes, ValueBytes []byte // as they were, valid during the call; in a per-CPU map the value of the first CPU
+	key, value           described
+}
+
+// Key reads a number of the key; false when the old key had no such number.
+func (o Old) Key(field string) (uint64, bool) { return o.key.number(o.KeyBytes, field) }
+
+// Value reads a number of the value; false when the old value had no such number.
+func (o Old) Value(field string) (uint64, bool) { return o.value.number(o.ValueBytes, field) }
+
+func (d described) number(b []byte, field string) (uint64, bool) {
+	for _, f := range d.leaves {
+		if f.name == plain(field) && !f.array {
+			return number64(b[f.from:f.from+f.size], f.signed), true
+		}
+	}
+	return 0, false
+}
