@@ -38,6 +38,7 @@ var imports = map[string][]string{
 	"bpfmap/bpfmaptest":         {"ashlar/bpfmap", "github.com/cilium/ebpf/...", "golang.org/x/sys/..."},
 	"bpfmap/prog":               {"ashlar/bpfmap", "github.com/cilium/ebpf/...", "golang.org/x/sys/..."},
 	"bpfmap/sign":               nil,
+	"bpfmap/sign/cmd/bpfsign":   {"ashlar/bpfmap/sign"},
 	"ratelimit":                 nil,
 	"ratelimit/ratelimittest":   {"ashlar/ratelimit"},
 	"ratelimit/reconcilelimit":  {"ashlar/ratelimit", "k8s.io/apimachinery/...", "k8s.io/client-go/util/workqueue", crt + "/pkg/reconcile"},

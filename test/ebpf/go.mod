@@ -1,0 +1,11 @@
+module github.com/ashlar-go/ashlar/test/ebpf
+
+go 1.26.0
+
+require (
+	github.com/ashlar-go/ashlar v0.0.0-00010101000000-000000000000
+	github.com/cilium/ebpf v0.22.0
+	golang.org/x/sys v0.47.0
+)
+
+replace github.com/ashlar-go/ashlar => ../..
