@@ -20,6 +20,11 @@ demo: ## Run the database operator end to end on a real control plane (KEEP=1 le
 	@command -v go >/dev/null || { echo "make demo: Go 1.26 or newer is not installed" >&2; exit 1; }
 	go run -C test/integration ./cmd/demo
 
+.PHONY: demo-ebpf
+demo-ebpf: ## Replace an eBPF program 500 times under traffic and show what happened (Linux, root).
+	@command -v go >/dev/null || { echo "make demo-ebpf: Go 1.26 or newer is not installed" >&2; exit 1; }
+	go run -C examples/hotswap .
+
 .PHONY: test
 test: ## Run every lane of the test suite.
 	test/all

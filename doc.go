@@ -23,7 +23,9 @@
 //   - [github.com/ashlar-go/ashlar/ratelimit]: when to try again, may I run now;
 //     [github.com/ashlar-go/ashlar/ratelimit/reconcilelimit] wires it into a reconciler.
 //   - [github.com/ashlar-go/ashlar/bpfmap]: typed kernel maps whose layout is checked,
-//     and of which only the difference is written.
+//     and of which only the difference is written;
+//     [github.com/ashlar-go/ashlar/bpfmap/prog] replaces programs under traffic, and
+//     [github.com/ashlar-go/ashlar/bpfmap/sign] says which may be loaded.
 //
 // # One picture
 //
