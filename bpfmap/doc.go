@@ -43,7 +43,7 @@
 //
 // # Cost
 //
-// [Map.Sync] reads the whole map, one call for 8192 entries, and allocates a few dozen times whatever its size; between
+// [Map.Sync] reads the whole map, one call for 8192 entries (a trie twice, see [LPM]), and allocates a few dozen times whatever its size; between
 // audits ([WithAudit]) it reads nothing. Get, Put and Delete are one call and no allocation. Index and buffers of a map
 // that is synced take its keys and values once more, and some 60 bytes for each entry. No goroutines.
 //

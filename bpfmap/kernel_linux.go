@@ -6,6 +6,7 @@ package bpfmap
 import (
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -16,8 +17,14 @@ import (
 // nothing on top of the system call, has no type to marshal and keeps the count that the kernel left.
 type kernel struct {
 	m        *ebpf.Map
-	fd       uint32
+	fd       atomic.Uint32 // closed once it is no descriptor: the number may be somebody else's by then
 	readOnly bool
+}
+
+func newKernel(m *ebpf.Map, readOnly bool) *kernel {
+	k := &kernel{m: m, readOnly: readOnly}
+	k.fd.Store(uint32(m.FD()))
+	return k
 }
 
 // pointer is a pointer in 64 bits whatever the machine has. It stays a pointer for the garbage collector and for stacks
@@ -58,14 +65,14 @@ func bpf(cmd uintptr, attr unsafe.Pointer, size uintptr) error {
 }
 
 func (k *kernel) elem(cmd uintptr, key, value []byte, flags uint64) error {
-	attr := elemAttr{fd: k.fd, key: at(key), value: at(value), flags: flags}
+	attr := elemAttr{fd: k.fd.Load(), key: at(key), value: at(value), flags: flags}
 	err := bpf(cmd, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	runtime.KeepAlive(k) // or a finalizer closes the descriptor under the call
 	return err
 }
 
 func (k *kernel) batch(cmd uintptr, in, out, keys, values []byte, n int) (int, error) {
-	attr := batchAttr{in: at(in), out: at(out), keys: at(keys), values: at(values), count: uint32(n), fd: k.fd}
+	attr := batchAttr{in: at(in), out: at(out), keys: at(keys), values: at(values), count: uint32(n), fd: k.fd.Load()}
 	err := bpf(cmd, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	runtime.KeepAlive(k)
 	return int(attr.count), err
@@ -126,11 +133,17 @@ func (k *kernel) DeleteBatch(keys []byte, n int) (int, error) {
 	return write(n, count, err)
 }
 
-func (k *kernel) FD() int { return int(k.fd) }
+func (k *kernel) FD() int { return int(int32(k.fd.Load())) }
 
 func (k *kernel) Freeze() error { return k.m.Freeze() }
 
-func (k *kernel) Close() error { return k.m.Close() }
+func (k *kernel) Close() error {
+	k.fd.Store(closed)
+	return k.m.Close()
+}
+
+// closed is no descriptor: a call after Close is EBADF, and reaches no other map.
+const closed = ^uint32(0)
 
 // mapInfo is struct bpf_map_info as far as it is read here.
 type mapInfo struct {
@@ -147,7 +160,7 @@ func (k *kernel) Info() (Info, error) {
 	attr := struct {
 		fd, size uint32
 		info     pointer
-	}{fd: k.fd, size: uint32(unsafe.Sizeof(raw))}
+	}{fd: k.fd.Load(), size: uint32(unsafe.Sizeof(raw))}
 	attr.info = at(unsafe.Slice((*byte)(unsafe.Pointer(&raw)), unsafe.Sizeof(raw)))
 	err := bpf(unix.BPF_OBJ_GET_INFO_BY_FD, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	runtime.KeepAlive(k)

@@ -31,7 +31,7 @@ func handle(m *ebpf.Map) (Backend, error) {
 	if m == nil {
 		return nil, errors.New("the map is nil")
 	}
-	return &kernel{m: m, fd: uint32(m.FD())}, nil
+	return newKernel(m, false), nil
 }
 
 func (machine) Create(spec *ebpf.MapSpec) (Backend, error) {
@@ -55,7 +55,7 @@ func (machine) OpenPin(path string, readOnly bool) (Backend, error) {
 	if err != nil {
 		return nil, bare(err)
 	}
-	return &kernel{m: m, fd: uint32(m.FD()), readOnly: readOnly}, nil
+	return newKernel(m, readOnly), nil
 }
 
 func (machine) OpenID(id uint32) (Backend, error) {

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+
+	"github.com/cilium/ebpf"
 )
 
 // buffers are what a walk reads into; a pass after the first allocates nothing.
@@ -89,40 +91,37 @@ func (t *table) buckets(ctx context.Context, b *buffers, take bool, visit func(k
 func (t *table) keyed(ctx context.Context, b *buffers, visit func(keys, values []byte, n int) error) error {
 	n := min(chunkBytes/(t.ks+t.vs), int(t.info.MaxEntries)+1)
 	t.buffers(b, max(1, n))
-	direct := t.array()
-	var all elems
-	var in []byte
-	for rows, most := 0, t.most(); ; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := t.b.LookupBatch(in, b.out, b.keys, b.values, b.n)
-		end := errors.Is(err, syscall.ENOENT)
-		if err != nil && !end && !errors.Is(err, syscall.EINTR) { // EINTR: older kernels, when the next key vanished
-			return err
-		}
-		if rows += max(n, 1); rows > most {
-			return fmt.Errorf("%w: %d entries read, the map has room for %d", ErrUnstable, rows, t.info.MaxEntries)
-		}
-		if direct && n > 0 {
-			if err := visit(b.keys[:n*t.ks], b.values[:n*t.vs], n); err != nil {
+	rows := 0
+	read := func(found func(keys, values []byte, n int) error) error {
+		var in []byte
+		for {
+			if err := ctx.Err(); err != nil {
 				return err
 			}
-		} else {
-			all.add(t, b.keys, b.values, n)
-		}
-		if end {
-			break
-		}
-		if n > 0 {
-			b.in, b.out = b.out, b.in
-			in = b.in
+			n, err := t.b.LookupBatch(in, b.out, b.keys, b.values, b.n)
+			end := errors.Is(err, syscall.ENOENT)
+			if err != nil && !end && !errors.Is(err, syscall.EINTR) { // EINTR: older kernels, when the next key vanished
+				return err
+			}
+			if rows += max(n, 1); rows > t.most() {
+				return fmt.Errorf("%w: %d entries read, the map has room for %d", ErrUnstable, rows, t.info.MaxEntries)
+			}
+			if n > 0 {
+				if err := found(b.keys[:n*t.ks], b.values[:n*t.vs], n); err != nil {
+					return err
+				}
+				b.in, b.out = b.out, b.in
+				in = b.in
+			}
+			if end {
+				return nil
+			}
 		}
 	}
-	if direct {
-		return nil
+	if t.array() {
+		return read(visit)
 	}
-	return all.visit(t, visit)
+	return t.gather(read, visit)
 }
 
 // most is how many entries a walk by keys reads before it says that it never ends: restarts are rare and bounded by
@@ -130,31 +129,54 @@ func (t *table) keyed(ctx context.Context, b *buffers, visit func(keys, values [
 func (t *table) most() int { return 16*int(t.info.MaxEntries) + 1024 }
 
 // steps walks with one call per key, for types that have no batches. Keys first, then values: a visitor may delete.
-func (t *table) steps(ctx context.Context, b *buffers, visit func(keys, values []byte, n int) error) error {
-	var all elems
+func (t *table) steps(ctx context.Context, _ *buffers, visit func(keys, values []byte, n int) error) error {
 	key, next, value := block(t.ks), block(t.ks), block(t.vs)
-	from := []byte(nil)
-	for rows, most := 0, t.most(); ; rows++ {
-		if err := ctx.Err(); err != nil {
-			return err
+	rows := 0
+	return t.gather(func(found func(keys, values []byte, n int) error) error {
+		for from := []byte(nil); ; rows++ {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if rows > t.most() {
+				return fmt.Errorf("%w: %d keys read, the map has room for %d", ErrUnstable, rows, t.info.MaxEntries)
+			}
+			err := t.b.NextKey(from, next)
+			if errors.Is(err, syscall.ENOENT) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if err = t.b.Lookup(next, value); err == nil {
+				err = found(next, value, 1)
+			}
+			if err != nil && !errors.Is(err, syscall.ENOENT) { // gone since, or an empty slot
+				return err
+			}
+			key, next = next, key
+			from = key
 		}
-		if rows > most {
-			return fmt.Errorf("%w: %d keys read, the map has room for %d", ErrUnstable, rows, t.info.MaxEntries)
-		}
-		err := t.b.NextKey(from, next)
-		if errors.Is(err, syscall.ENOENT) {
-			break
-		}
+	}, visit)
+}
+
+// gather reads all before it hands over anything. A trie is read again: while others insert beside the cursor, the kernel
+// can take a node for the other child of its parent and pass over the subtree of a sibling, without a word. When the second
+// reading finds something that the first did not, there is a third.
+func (t *table) gather(read func(found func(keys, values []byte, n int) error) error, visit func(keys, values []byte, n int) error) error {
+	var all elems
+	readings := 1
+	if t.info.Type == ebpf.LPMTrie {
+		readings = 3
+	}
+	for i, before := 0, -1; i < readings && before < len(all.seen); i++ {
+		before = len(all.seen)
+		err := read(func(keys, values []byte, n int) error {
+			all.add(t, keys, values, n)
+			return nil
+		})
 		if err != nil {
 			return err
 		}
-		if err = t.b.Lookup(next, value); err == nil {
-			all.add(t, next, value, 1)
-		} else if !errors.Is(err, syscall.ENOENT) { // gone since, or an empty slot
-			return err
-		}
-		key, next = next, key
-		from = key
 	}
 	return all.visit(t, visit)
 }

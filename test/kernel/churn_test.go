@@ -62,6 +62,7 @@ func churn(t *testing.T, typ ebpf.MapType, dynamic bool) {
 	ok(t, err)
 
 	var stop atomic.Bool
+	defer stop.Store(true) // also when the test ends early: the descriptor's number will be another map's
 	var writes atomic.Int64
 	var wg sync.WaitGroup
 	for w := range 2 {
@@ -158,6 +159,7 @@ func TestChurnTrie(t *testing.T) {
 		ok(t, m.Backend().Update(key(2*k), make([]byte, 4), 0))
 	}
 	var stop atomic.Bool
+	defer stop.Store(true) // also when the test ends early: the descriptor's number will be another map's
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for i := uint32(0); !stop.Load(); i++ {

@@ -37,6 +37,7 @@ func TestReport_cilium_32387(t *testing.T) {
 	defer first.Close()
 	ok(t, first.Put(1, 1))
 	var stop atomic.Bool
+	defer stop.Store(true)
 	var opened, failed atomic.Int64
 	done := make(chan struct{})
 	go func() {
@@ -185,4 +186,25 @@ func TestKillDuringMigration(t *testing.T) {
 		t.Errorf("only %d steps", step-1)
 	}
 	t.Logf("killed before each of %d calls: %s", step-1, calls)
+}
+
+// TestClosed holds a map that was closed: its descriptor's number is another map's by now, which no call may reach.
+func TestClosed(t *testing.T) {
+	pins(t)
+	first, err := bpfmap.Open[uint32, uint32](table)
+	ok(t, err)
+	number := first.Backend().FD()
+	ok(t, first.Close())
+	second, err := bpfmap.Open[uint32, uint32](table)
+	ok(t, err)
+	defer second.Close()
+	if second.Backend().FD() != number {
+		t.Fatalf("the descriptors are %d and %d: the test shows nothing", number, second.Backend().FD())
+	}
+	if err := first.Put(1, 1); !errors.Is(err, syscall.EBADF) {
+		t.Errorf("put into a closed map: %v", err)
+	}
+	if _, there, err := second.Get(1); there || err != nil {
+		t.Errorf("a put into a closed map reached another one: %v, %v", there, err)
+	}
 }
