@@ -17,6 +17,10 @@ import (
 // LPM is a trie of IP prefixes. Host bits of a prefix are cleared on the way down and in what is read, because the
 // kernel keeps them and compares without them: 10.0.1.99/24 and 10.0.1.0/24 are one entry. A map holds either family;
 // IPv4 addresses mapped into IPv6 (::ffff:0:0/96) are IPv6 here.
+//
+// While others write, the kernel's walk of a trie can pass over prefixes that are there all the time, and does not say so
+// (seen once in some hundred walks beside a busy writer). A whole reading is therefore repeated, and once more when the
+// second one finds something new.
 type LPM[V any] struct {
 	*Map[netip.Prefix, V]
 	bits int
