@@ -90,6 +90,37 @@ func TestHertzbeat4328Smear(t *testing.T) {
 	})
 }
 
+// What ran once in the window is not part of the crowd any more: an object that was created after the start and is well a
+// moment later would else lose sight of its children for the rest of the window.
+func TestSmearHoldsFirstRunsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fresh := true
+		g := ratelimit.Smear(time.Minute, func(string) bool { return fresh })
+		if wait, ok := g.Admit("created after the start"); !ok {
+			t.Errorf("it waits for %v", wait)
+		}
+		fresh = false
+		for range 3 {
+			if wait, ok := g.Admit("created after the start"); !ok {
+				t.Errorf("its next run waits for %v", wait)
+			}
+			time.Sleep(time.Second)
+		}
+		wait, ok := g.Admit("was there before")
+		if ok {
+			t.Error("a key of the crowd came at once: the test shows nothing")
+		}
+		time.Sleep(wait)
+		if wait, ok := g.Admit("was there before"); !ok {
+			t.Errorf("at its time it waits for another %v", wait)
+		}
+		fresh = true // changed meanwhile
+		if _, ok := g.Admit("another of the crowd"); !ok {
+			t.Error("a key that changed waits")
+		}
+	})
+}
+
 func TestHertzbeat4328Spread(t *testing.T) {
 	t.Parallel()
 	const d = 10 * time.Minute

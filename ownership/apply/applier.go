@@ -44,6 +44,7 @@ type Applier struct {
 
 	parallel    int
 	settle      time.Duration
+	pace        pace
 	propagation metav1.DeletionPropagation
 	observe     func(Event)
 	now         func() time.Time

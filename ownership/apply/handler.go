@@ -5,6 +5,9 @@ package apply
 
 import (
 	"context"
+	"maps"
+	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,11 +57,44 @@ func (h toOwner) add(o client.Object, q queue) {
 }
 
 func (h toOwner) queue(r reconcile.Request, q queue) {
-	if h.a.settle > 0 {
-		q.AddAfter(r, h.a.settle)
+	if wait := h.a.pace.wait(r, h.a.settle); wait > 0 {
+		q.AddAfter(r, wait)
 		return
 	}
 	q.Add(r)
+}
+
+// pace remembers when an owner was queued last, or is going to be.
+type pace struct {
+	mu   sync.Mutex
+	last map[reconcile.Request]time.Time
+	many int // entries at which the past ones are thrown out
+}
+
+// wait is how long the next event of an owner has to, for events to be d apart; 0 when the last one is that long ago.
+func (p *pace) wait(r reconcile.Request, d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.last) >= p.many {
+		if p.last == nil {
+			p.last = map[reconcile.Request]time.Time{}
+		}
+		maps.DeleteFunc(p.last, func(_ reconcile.Request, at time.Time) bool { return now.Sub(at) >= d })
+		p.many = max(1024, 2*len(p.last))
+	}
+	at, known := p.last[r]
+	switch {
+	case !known || now.Sub(at) >= d:
+		at = now
+	case !at.After(now):
+		at = at.Add(d)
+	}
+	p.last[r] = at
+	return at.Sub(now)
 }
 
 func (h toOwner) request(o client.Object) (reconcile.Request, bool) {

@@ -28,9 +28,9 @@ func WithPropagation(p metav1.DeletionPropagation) Option {
 	return optionFunc(func(a *Applier) { a.propagation = p })
 }
 
-// WithSettle lets an event of a child wait for d before its owner is queued. The queue holds an owner once, so a burst of
-// events, such as five pods that become ready one after the other, costs one pass for every d instead of one for each
-// event. What it costs is d of reaction time. Default 0: no wait.
+// WithSettle spaces the events of one owner's children by d. The first one queues the owner at once, so that a loss is seen
+// however soon it is made good; those within d after it, such as five pods that become ready one after the other, cost one
+// more pass at the end of d. Default 0: every event queues at once.
 func WithSettle(d time.Duration) Option { return optionFunc(func(a *Applier) { a.settle = d }) }
 
 // WithClock sets the clock Sweep measures ages with. Default time.Now.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ashlar-go/ashlar/ownership/apply"
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -19,7 +20,7 @@ import (
 // owner comes out of it.
 func TestSettle(t *testing.T) {
 	t.Parallel()
-	passes := func(t *testing.T, settle time.Duration) (n int, first time.Duration) {
+	passes := func(t *testing.T, settle time.Duration) (at []time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(t, true)
 			a, err := apply.New(s.cache, s.live(), newSet(t), apply.WithSettle(settle))
@@ -42,18 +43,21 @@ func TestSettle(t *testing.T) {
 				if down {
 					return
 				}
-				if n++; n == 1 {
-					first = time.Since(start)
-				}
+				at = append(at, time.Since(start))
 				q.Done(item)
 			}
 		})
-		return n, first
+		return at
 	}
-	if n, first := passes(t, 0); n != 5 || first != 0 {
-		t.Errorf("without settling: %d passes, the first after %v, want 5 and at once", n, first)
-	}
-	if n, first := passes(t, 200*time.Millisecond); n != 1 || first != 200*time.Millisecond {
-		t.Errorf("settling for 200 ms: %d passes, the first after %v, want 1 after 200ms", n, first)
+	const ms = time.Millisecond
+	for settle, want := range map[time.Duration][]time.Duration{
+		0:                {0, 30 * ms, 60 * ms, 90 * ms, 120 * ms},
+		200 * ms:         {0, 200 * ms}, // the first one at once, the rest together
+		50 * ms:          {0, 50 * ms, 100 * ms, 150 * ms},
+		time.Millisecond: {0, 30 * ms, 60 * ms, 90 * ms, 120 * ms},
+	} {
+		if diff := cmp.Diff(want, passes(t, settle)); diff != "" {
+			t.Errorf("settling for %v (-want +got):\n%s", settle, diff)
+		}
 	}
 }

@@ -22,8 +22,9 @@ import (
 var errNotReady = &ratelimit.Error{Class: ratelimit.Waiting, Err: errors.New("the Database is not ready yet")}
 
 // calmStart is how long after a start Databases that are well may wait for their
-// first pass, so that a thousand of them do not come at once.
-const calmStart = 10 * time.Second
+// first pass, so that a thousand of them do not come at once. What they lose
+// meanwhile is seen that much later.
+const calmStart = 3 * time.Second
 
 // limited gives each kind of failure a curve of its own: what fails is tried ten
 // times in the first minute and once in five minutes after an hour, a throttling

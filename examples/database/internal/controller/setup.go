@@ -117,7 +117,7 @@ func (r *Reconciler) owned(name string, kinds ...ownership.Kind) (owned, error) 
 		return owned{}, err
 	}
 	a, err := apply.New(r.Client, r.live, set, apply.WithPropagation(metav1.DeletePropagationForeground),
-		apply.WithSettle(200*time.Millisecond), // pods come up in bursts
+		apply.WithSettle(500*time.Millisecond), // pods come up in bursts
 		apply.WithObserver(func(e apply.Event) {
 			r.log.Info("child", "object", e.Owner.Namespace+"/"+e.Owner.Name, "set", name, "event", e)
 		}))
