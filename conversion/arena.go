@@ -23,6 +23,14 @@ type metadata struct {
 	value reflect.Value
 }
 
+func (c *Converter) arena() *arena { return c.arenas.Get().(*arena) }
+
+// free takes the memory back: whatever lives in it must have been copied.
+func (c *Converter) free(a *arena) {
+	a.reset()
+	c.arenas.Put(a)
+}
+
 // doc is an empty document with room.
 func (a *arena) doc() *doc {
 	if a == nil {
@@ -33,18 +41,11 @@ func (a *arena) doc() *doc {
 	}
 	d := a.docs[a.used]
 	a.used++
-	d.trusted = false
 	return d
 }
 
-// room is memory of a document that is written into before it is parsed.
+// room is memory of a document to write a document into.
 func (d *doc) room(n int) []byte { return slices.Grow(d.own[:0], n) }
-
-// written parses what was written into room.
-func (d *doc) written(b []byte) error {
-	d.own, d.trusted = b, true
-	return d.parse(b)
-}
 
 // reset makes everything free again. Large memory is given back: one object of a megabyte must not cost a megabyte for
 // ever.

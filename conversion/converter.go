@@ -4,6 +4,7 @@
 package conversion
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -70,9 +71,15 @@ func (c *Converter) Trial(ctx context.Context, raw []byte, to string) (Result, e
 	if err != nil {
 		return Result{}, failure(&o, to, err)
 	}
+	o.mem = c.arena()
+	defer c.free(o.mem)
 	r, err := c.guarded(ctx, &o, to, false)
 	if err != nil {
 		return Result{From: o.version, To: to}, failure(&o, to, err)
+	}
+	r.Object = bytes.Clone(r.Object)
+	for i := range r.Kept {
+		r.Kept[i].Old, r.Kept[i].New = bytes.Clone(r.Kept[i].Old), bytes.Clone(r.Kept[i].New)
 	}
 	return r, nil
 }
@@ -90,7 +97,7 @@ func (c *Converter) same(a, b string) bool {
 	return class != "" && class == c.class[b]
 }
 
-// convert is the whole of a conversion.
+// convert is the whole of a conversion. What it returns lives in the memory of o.
 func (c *Converter) convert(ctx context.Context, o *object, to string, brief bool) (Result, error) {
 	r := Result{From: o.version, To: to}
 	if o.kind != c.gk.Kind {
@@ -100,7 +107,7 @@ func (c *Converter) convert(ctx context.Context, o *object, to string, brief boo
 		return r, err
 	}
 	if o.version == to {
-		r.Object = append(make([]byte, 0, len(o.body.bytes())), o.body.bytes()...)
+		r.Object = o.body.bytes()
 		return r, nil
 	}
 	target := schema.GroupVersion{Group: c.gk.Group, Version: to}.String()
@@ -108,7 +115,7 @@ func (c *Converter) convert(ctx context.Context, o *object, to string, brief boo
 		// The same schema: whatever is kept for others stays as it is.
 		same := *o
 		same.stash = none
-		r.Object = same.append(make([]byte, 0, len(o.body.raw)+16), target, "", brief)
+		r.Object = same.write(len(o.body.raw)+16, target, "", brief)
 		return r, nil
 	}
 	if was, ok, err := c.original(o); err != nil {
@@ -142,7 +149,7 @@ func (c *Converter) convert(ctx context.Context, o *object, to string, brief boo
 	if brief && y.managed.ok() {
 		size -= len(y.managed.bytes())
 	}
-	r.Object = y.append(make([]byte, 0, size), target, text, brief)
+	r.Object = y.write(size, target, text, brief)
 	return r, nil
 }
 
@@ -153,7 +160,7 @@ func (c *Converter) release(ctx context.Context, was object, to string, brief bo
 	}
 	r := Result{From: was.version, To: to}
 	stash := string(was.stash.str())
-	r.Object = was.append(nil, c.gk.WithVersion(to).GroupVersion().String(), stash, brief)
+	r.Object = was.write(len(was.body.bytes()), c.gk.WithVersion(to).GroupVersion().String(), stash, brief)
 	return r, nil
 }
 

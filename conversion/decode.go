@@ -76,7 +76,7 @@ func shapeOf(r ref) string {
 
 func misfit(r ref, t *typeInfo) error {
 	want := t.t.Kind().String()
-	switch t.t.Kind() {
+	switch t.kind {
 	case reflect.Struct, reflect.Map:
 		want = "an object"
 	case reflect.Slice:
@@ -92,13 +92,13 @@ func (d *decoder) value(r ref, t *typeInfo, v reflect.Value) error {
 	}
 	k := r.kind()
 	if k == 'n' {
-		switch t.t.Kind() {
+		switch t.kind {
 		case reflect.Pointer, reflect.Map, reflect.Slice:
 			v.SetZero()
 		}
 		return nil
 	}
-	switch t.t.Kind() {
+	switch t.kind {
 	case reflect.Pointer:
 		if v.IsNil() {
 			v.Set(reflect.New(t.t.Elem()))

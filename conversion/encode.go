@@ -11,58 +11,65 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 )
 
-// appendValue appends v as JSON, as encoding/json writes it but without escaping for HTML: nothing here is a web page.
-func appendValue(b []byte, t *typeInfo, v reflect.Value) ([]byte, error) {
+// value writes v as encoding/json writes it, but without escaping for HTML: nothing here is a web page.
+func (w *writer) value(t *typeInfo, v reflect.Value) error {
 	if t.opaque {
-		return appendOpaque(b, t, v)
+		return w.opaque(t, v)
 	}
-	switch t.t.Kind() {
+	switch t.kind {
 	case reflect.Pointer:
 		if v.IsNil() {
-			return append(b, "null"...), nil
+			w.null()
+			return nil
 		}
-		return appendValue(b, t.elem, v.Elem())
+		return w.value(t.elem, v.Elem())
 	case reflect.Struct:
-		return appendStruct(b, t, v, nil)
+		return w.object(t, v, false)
 	case reflect.Map:
-		return appendMap(b, t, v)
+		return w.entries(t, v)
 	case reflect.Slice:
 		if v.IsNil() {
-			return append(b, "null"...), nil
+			w.null()
+			return nil
 		}
-		b = append(b, '[')
+		at, err := w.open('[')
+		if err != nil {
+			return err
+		}
 		for i := range v.Len() {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			var err error
-			if b, err = appendValue(b, t.elem, v.Index(i)); err != nil {
-				return b, under(err, "["+strconv.Itoa(i)+"]")
+			w.comma()
+			if err := w.value(t.elem, v.Index(i)); err != nil {
+				return under(err, "["+strconv.Itoa(i)+"]")
 			}
 		}
-		return append(b, ']'), nil
+		w.shut(at)
 	case reflect.String:
-		return appendString(b, v.String()), nil
+		w.string(v.String())
 	case reflect.Bool:
-		return strconv.AppendBool(b, v.Bool()), nil
+		w.bool(v.Bool())
 	case reflect.Float32, reflect.Float64:
-		return appendFloat(b, v.Float(), t.t.Bits())
+		return w.float(v.Float(), t.t.Bits())
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return strconv.AppendUint(b, v.Uint(), 10), nil
+		w.uint(v.Uint())
+	default: // the signed integers: types.of lets no other kind through
+		w.int(v.Int())
 	}
-	return strconv.AppendInt(b, v.Int(), 10), nil // the signed integers: types.of lets no other kind through
+	return nil
 }
 
-// appendStruct appends a struct without the members that leave names.
-func appendStruct(b []byte, t *typeInfo, v reflect.Value, leave func(string) bool) ([]byte, error) {
-	b = append(b, '{')
-	first := true
+// object writes a struct; body leaves out what is not part of the body of an API object.
+func (w *writer) object(t *typeInfo, v reflect.Value, body bool) error {
+	at, err := w.open('{')
+	if err != nil {
+		return err
+	}
 fields:
 	for i := range t.fields {
 		f := &t.fields[i]
-		if leave != nil && leave(f.name) {
+		if body && f.outside {
 			continue
 		}
 		fv := v
@@ -78,17 +85,13 @@ fields:
 		if f.omitEmpty && empty(fv) || f.isZero != nil && f.isZero(fv) {
 			continue
 		}
-		if !first {
-			b = append(b, ',')
-		}
-		first = false
-		b = append(appendString(b, f.name), ':')
-		var err error
-		if b, err = appendValue(b, f.info, fv); err != nil {
-			return b, under(err, f.name)
+		w.quoted(f.quoted, f.escaped)
+		if err := w.value(f.info, fv); err != nil {
+			return under(err, f.name)
 		}
 	}
-	return append(b, '}'), nil
+	w.shut(at)
+	return nil
 }
 
 func empty(v reflect.Value) bool {
@@ -101,45 +104,48 @@ func empty(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-func appendMap(b []byte, t *typeInfo, v reflect.Value) ([]byte, error) {
+func (w *writer) entries(t *typeInfo, v reflect.Value) error {
 	if v.IsNil() {
-		return append(b, "null"...), nil
+		w.null()
+		return nil
+	}
+	at, err := w.open('{')
+	if err != nil {
+		return err
 	}
 	if strs, ok := v.Interface().(map[string]string); ok {
-		return appendStrings(b, strs), nil
+		for _, k := range sortedNames(strs) {
+			w.name(k)
+			w.string(strs[k])
+		}
+		w.shut(at)
+		return nil
 	}
 	keys := v.MapKeys()
-	slices.SortFunc(keys, func(x, y reflect.Value) int {
-		switch {
-		case x.String() < y.String():
-			return -1
-		case x.String() > y.String():
-			return 1
-		}
-		return 0
-	})
-	b = append(b, '{')
-	for i, k := range keys {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(appendString(b, k.String()), ':')
-		var err error
-		if b, err = appendValue(b, t.elem, v.MapIndex(k)); err != nil {
-			return b, under(err, k.String())
+	slices.SortFunc(keys, func(x, y reflect.Value) int { return strings.Compare(x.String(), y.String()) })
+	for _, k := range keys {
+		w.name(k.String())
+		if err := w.value(t.elem, v.MapIndex(k)); err != nil {
+			return under(err, k.String())
 		}
 	}
-	return append(b, '}'), nil
+	w.shut(at)
+	return nil
 }
 
-func appendStrings(b []byte, m map[string]string) []byte {
-	b = append(b, '{')
+// sortedNames does without memory for what metadata usually holds.
+func sortedNames(m map[string]string) []string {
 	keys := make([]string, 0, 16)
 	for k := range m {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
-	for i, k := range keys {
+	return keys
+}
+
+func appendStrings(b []byte, m map[string]string) []byte {
+	b = append(b, '{')
+	for i, k := range sortedNames(m) {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -149,13 +155,14 @@ func appendStrings(b []byte, m map[string]string) []byte {
 	return append(b, '}')
 }
 
-func appendOpaque(b []byte, t *typeInfo, v reflect.Value) ([]byte, error) {
+func (w *writer) opaque(t *typeInfo, v reflect.Value) error {
 	var x any
 	switch {
-	case t.t.Kind() == reflect.Interface && v.IsNil():
-		return append(b, "null"...), nil
-	case t.t.Kind() == reflect.Interface && t.t.NumMethod() == 0:
-		return appendAny(b, v.Interface())
+	case t.kind == reflect.Interface && v.IsNil():
+		w.null()
+		return nil
+	case t.kind == reflect.Interface && t.t.NumMethod() == 0:
+		return w.any(v.Interface())
 	case v.CanAddr():
 		x = v.Addr().Interface()
 	default:
@@ -164,65 +171,83 @@ func appendOpaque(b []byte, t *typeInfo, v reflect.Value) ([]byte, error) {
 	var raw []byte
 	var err error
 	if m, ok := x.(json.Marshaler); ok && t.writes && v.Kind() != reflect.Pointer {
-		raw, err = m.MarshalJSON() // what it writes is parsed before it is used
+		raw, err = m.MarshalJSON()
 	} else {
 		raw, err = json.Marshal(x)
 	}
-	if err != nil {
-		return b, fmt.Errorf("write %s: %w", t.t, err)
+	if err == nil {
+		err = w.json(raw)
 	}
-	return append(b, raw...), nil
+	if err != nil {
+		return fmt.Errorf("write %s: %w", t.t, err)
+	}
+	return nil
 }
 
-// appendAny appends a value without a type.
-func appendAny(b []byte, x any) ([]byte, error) {
-	var err error
+// any writes a value without a type.
+func (w *writer) any(x any) error {
 	switch x := x.(type) {
 	case nil:
-		return append(b, "null"...), nil
+		w.null()
 	case string:
-		return appendString(b, x), nil
+		w.string(x)
 	case bool:
-		return strconv.AppendBool(b, x), nil
+		w.bool(x)
 	case int64:
-		return strconv.AppendInt(b, x, 10), nil
+		w.int(x)
 	case float64:
-		return appendFloat(b, x, 64)
+		return w.float(x, 64)
 	case []any:
 		if x == nil {
-			return append(b, "null"...), nil
+			w.null()
+			return nil
 		}
-		b = append(b, '[')
+		at, err := w.open('[')
+		if err != nil {
+			return err
+		}
 		for i, e := range x {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			if b, err = appendAny(b, e); err != nil {
-				return b, under(err, "["+strconv.Itoa(i)+"]")
+			w.comma()
+			if err := w.any(e); err != nil {
+				return under(err, "["+strconv.Itoa(i)+"]")
 			}
 		}
-		return append(b, ']'), nil
+		w.shut(at)
 	case map[string]any:
 		if x == nil {
-			return append(b, "null"...), nil
+			w.null()
+			return nil
 		}
-		b = append(b, '{')
-		for i, k := range slices.Sorted(maps.Keys(x)) {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(appendString(b, k), ':')
-			if b, err = appendAny(b, x[k]); err != nil {
-				return b, under(err, k)
-			}
+		return w.untyped(x, false)
+	default:
+		raw, err := json.Marshal(x)
+		if err == nil {
+			err = w.json(raw)
 		}
-		return append(b, '}'), nil
+		if err != nil {
+			return fmt.Errorf("write %T: %w", x, err)
+		}
 	}
-	raw, err := json.Marshal(x)
+	return nil
+}
+
+// untyped writes an object without a type; body leaves out what is not part of the body of an API object.
+func (w *writer) untyped(m map[string]any, body bool) error {
+	at, err := w.open('{')
 	if err != nil {
-		return b, fmt.Errorf("write %T: %w", x, err)
+		return err
 	}
-	return append(b, raw...), nil
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if body && outside(k) {
+			continue
+		}
+		w.name(k)
+		if err := w.any(m[k]); err != nil {
+			return under(err, k)
+		}
+	}
+	w.shut(at)
+	return nil
 }
 
 // appendFloat spells a number as encoding/json does.

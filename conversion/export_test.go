@@ -3,7 +3,10 @@
 
 package conversion
 
-import "reflect"
+import (
+	"fmt"
+	"reflect"
+)
 
 // Valid parses a document with the scanner.
 func Valid(raw []byte) error { return (&doc{}).parse(raw) }
@@ -20,11 +23,31 @@ func Decode(raw []byte, x any) (ok bool, err error) {
 	return !info.opaque, (&decoder{}).value(ref{d, 0}, info, v)
 }
 
-// Encode writes *x through the codec.
+// Encode writes *x through the codec, and holds the index it writes against the one that reading gives.
 func Encode(x any) ([]byte, error) {
 	ts := types{}
 	v := reflect.ValueOf(x).Elem()
-	return appendValue(nil, ts.of(v.Type()), v)
+	var w writer
+	if err := w.value(ts.of(v.Type()), v); err != nil {
+		return w.b, err
+	}
+	var d doc
+	if err := d.parse(w.b); err != nil {
+		return w.b, err
+	}
+	return w.b, sameIndex(w.nodes, d.nodes)
+}
+
+func sameIndex(written, read []node) error {
+	if len(written) != len(read) {
+		return fmt.Errorf("%d values are in the index that was written, %d in the one that was read", len(written), len(read))
+	}
+	for i := range read {
+		if written[i] != read[i] {
+			return fmt.Errorf("value %d: the index says %+v, reading says %+v", i, written[i], read[i])
+		}
+	}
+	return nil
 }
 
 // Canonical is the spelling that equal documents share.

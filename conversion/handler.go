@@ -4,6 +4,7 @@
 package conversion
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -87,7 +88,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if v, err = readReview(read.bytes(), d); err != nil {
 			status = http.StatusBadRequest
 		}
-		h.docs.Put(d)
+		h.put(d)
 	}
 	defer h.release(read)
 	if err != nil {
@@ -222,7 +223,13 @@ func (h *handler) doc() *doc {
 	return &doc{}
 }
 
-// one converts an object.
+// put gives a document back. What it was read from may be large and must not be held.
+func (h *handler) put(d *doc) {
+	d.raw, d.copy = nil, ""
+	h.docs.Put(d)
+}
+
+// one converts an object, and may write the answer where the object was.
 func (h *handler) one(later *deadline, raw []byte, index int, desired string) (out []byte, e Event, hit bool, err error) {
 	var key cacheKey
 	if h.cache != nil {
@@ -232,7 +239,7 @@ func (h *handler) one(later *deadline, raw []byte, index int, desired string) (o
 		}
 	}
 	d := h.doc()
-	defer h.docs.Put(d)
+	defer h.put(d)
 	group, version := "", desired
 	if i := strings.IndexByte(desired, '/'); i >= 0 {
 		group, version = desired[:i], desired[i+1:]
@@ -270,15 +277,20 @@ func (h *handler) one(later *deadline, raw []byte, index int, desired string) (o
 	if c.same(o.version, version) && o.meta.ok() { // an answer without metadata would be refused
 		return respell(d, desired), e, false, nil
 	}
+	o.mem = c.arena()
+	defer c.free(o.mem)
 	r, err := c.attempt(later.context(), &o, version, h.quarantine)
 	if err != nil {
 		return nil, e, false, err
 	}
 	h.report(c, &o, &r)
 	if h.cache != nil && r.Refused == nil {
-		h.cache.put(key, r.Object, e.GroupKind, e.From)
+		out = bytes.Clone(r.Object)
+		h.cache.put(key, out, e.GroupKind, e.From)
+		return out, e, false, nil
 	}
-	return r.Object, e, false, nil
+	// Nobody reads the input again. With the answer in its place a large list is in memory once, not twice.
+	return append(raw[:0:len(raw)], r.Object...), e, false, nil
 }
 
 // respell is a document with another apiVersion and not another byte changed.

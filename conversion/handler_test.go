@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/ashlar-go/ashlar/conversion"
 	"github.com/ashlar-go/ashlar/conversion/conversiontest"
 )
@@ -198,6 +200,50 @@ func TestLargeReview(t *testing.T) {
 }
 
 // The cache answers what it was asked before, holds no more than it may, and never keeps a failure.
+// An answer is written where its object was, if it fits, and must not touch its neighbours whether it fits or not.
+func TestAnswersOfDifferentLengths(t *testing.T) {
+	t.Parallel()
+	c := build(t)
+	h := handler(t, c)
+	long := strings.Repeat("x", 300)
+	var in []string
+	for i := range 40 {
+		spec := [...]string{`{"replicas":3}`, `{"replicas":3,"tier":"gold","window":"sunday"}`, `{"replicas":3,"note":"` + long + `"}`, `{}`}[i%4]
+		object := newWidget(spec)
+		if i%3 == 0 { // an answer has none
+			object = strings.Replace(object, `"metadata":{`, `"metadata":{"managedFields":[{"manager":"`+long+`"}],`, 1)
+		}
+		in = append(in, object)
+	}
+	w := post(t, h, "application/json", reviewOf("example.com/v1alpha1", in...))
+	var review struct {
+		Response struct {
+			ConvertedObjects []json.RawMessage `json:"convertedObjects"`
+		} `json:"response"`
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &review); err != nil || len(review.Response.ConvertedObjects) != len(in) {
+		t.Fatalf("%v: %s", err, w.Body)
+	}
+	longer, shorter := 0, 0
+	for i, got := range review.Response.ConvertedObjects {
+		want := convert(t, c, in[i], "v1alpha1")
+		if got, want := at(t, string(got), "spec"), at(t, want, "spec"); !cmp.Equal(got, want) {
+			t.Errorf("object %d: %s", i, cmp.Diff(want, got))
+		}
+		if got, want := stashOf(t, string(got)), stashOf(t, want); got != want {
+			t.Errorf("object %d keeps %s, want %s", i, got, want)
+		}
+		if len(got) > len(in[i]) {
+			longer++
+		} else {
+			shorter++
+		}
+	}
+	if longer == 0 || shorter == 0 {
+		t.Errorf("%d answers are longer than their objects, %d are not: there should be both", longer, shorter)
+	}
+}
+
 func TestCache(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -184,6 +184,13 @@ func slim(name string) bool {
 	return false
 }
 
+// write is append in memory of the object's own.
+func (o *object) write(room int, apiVersion, stash string, brief bool) []byte {
+	d := o.mem.doc()
+	d.own = o.append(d.room(room), apiVersion, stash, brief)
+	return d.own
+}
+
 // append writes the object down, in a version and with a stash. Metadata is always there, because an answer to an API
 // server must have it; brief leaves out what the server does not take.
 func (o *object) append(b []byte, apiVersion, stash string, brief bool) []byte {

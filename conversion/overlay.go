@@ -9,37 +9,34 @@ import "bytes"
 // have in common, an output that equals the re-encoded input is the input. So zeros that omitempty drops, empty lists and
 // objects, unknown members and the spelling of numbers survive a Go type that cannot hold them.
 type overlay struct {
-	b []byte
+	writer
 }
 
-// value appends the value of a place where all three documents have one.
+// value writes the value of a place where all three documents have one.
 func (o *overlay) value(in, again, out ref, s *shape) {
 	if s == nil {
-		o.b = append(o.b, out.bytes()...)
+		o.copy(out)
 		return
 	}
 	same := bytes.Equal(again.bytes(), out.bytes())
-	if same && (s.whole || s.leaf || s.any) {
-		o.b = append(o.b, in.bytes()...)
-		return
-	}
 	switch {
+	case same && (s.whole || s.leaf || s.any):
+		o.copy(in)
 	case in.kind() == '{' && again.kind() == '{' && out.kind() == '{':
-		o.b = append(o.b, '{')
-		first := len(o.b)
-		o.members(in, again, out, s, first, nil)
-		o.b = append(o.b, '}')
+		o.members(in, again, out, s, nil)
 	case in.kind() == '[' && again.kind() == '[' && out.kind() == '[':
 		o.list(in, again, out, s)
 	case same || equal(again, out):
-		o.b = append(o.b, in.bytes()...)
+		o.copy(in)
 	default:
-		o.b = append(o.b, out.bytes()...)
+		o.copy(out)
 	}
 }
 
-// members appends the members of an object, in the input's order.
-func (o *overlay) members(in, again, out ref, s *shape, first int, leave func(string) bool) {
+// members writes an object with its members in the input's order.
+func (o *overlay) members(in, again, out ref, s *shape, leave func(string) bool) {
+	at := o.begin('{')
+	o.b = append(o.b, '{')
 	againHint, outHint := again.i+1, out.i+1
 	for m := range in.children() {
 		name := m.name()
@@ -52,18 +49,14 @@ func (o *overlay) members(in, again, out ref, s *shape, first int, leave func(st
 		c := s.child(name)
 		switch {
 		case y.ok() && x.ok():
-			o.name(m, first)
+			o.nameOf(m)
 			o.value(m, x, y, c)
-		case y.ok() && m.kind() == 'n' && c != nil && y.kind() == 'n':
-			o.name(m, first)
-			o.b = append(o.b, y.bytes()...)
 		case y.ok():
-			o.name(m, first)
-			o.b = append(o.b, y.bytes()...)
+			o.nameOf(m)
+			o.copy(y)
 		case !x.ok() && c != nil:
 			// Neither the input, read and written again, nor the output has it: nobody has decided against it.
-			o.name(m, first)
-			o.b = append(o.b, m.bytes()...)
+			o.member(m)
 		}
 	}
 	inHint, againHint := in.i+1, again.i+1
@@ -77,39 +70,28 @@ func (o *overlay) members(in, again, out ref, s *shape, first int, leave func(st
 		if y, againHint = again.find(name, againHint); y.ok() && s.child(name) != nil && equal(y, m) {
 			continue
 		}
-		o.name(m, first)
-		o.b = append(o.b, m.bytes()...)
+		o.member(m)
 	}
+	o.shut(at)
 }
 
-func (o *overlay) name(m ref, first int) {
-	if len(o.b) > first {
-		o.b = append(o.b, ',')
-	}
-	n := m.n()
-	o.b = append(o.b, '"')
-	o.b = append(o.b, m.raw[n.key:n.keyEnd]...)
-	o.b = append(o.b, '"', ':')
-}
-
-// list appends a list whose items the pair may have converted, dropped, added or moved.
+// list writes a list whose items the pair may have converted, dropped, added or moved.
 func (o *overlay) list(in, again, out ref, s *shape) {
 	c := s.item()
 	olds, outs, ins := again.items(), out.items(), in.items()
+	at := o.begin('[')
 	o.b = append(o.b, '[')
 	var from []int
 	if len(ins) == len(olds) {
 		from = align(olds, outs, s.keys)
 	}
 	for i, item := range outs {
-		if i > 0 {
-			o.b = append(o.b, ',')
-		}
+		o.comma()
 		if from == nil || from[i] < 0 {
-			o.b = append(o.b, item.bytes()...)
+			o.copy(item)
 			continue
 		}
 		o.value(ins[from[i]], olds[from[i]], item, c)
 	}
-	o.b = append(o.b, ']')
+	o.shut(at)
 }

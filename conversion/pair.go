@@ -131,10 +131,10 @@ func (e *edge) run(ctx context.Context, o object) (object, error) {
 		}
 	}
 	d := o.mem.doc()
-	ov := overlay{b: append(d.room(len(o.body.bytes())), '{')}
-	ov.members(o.body, again, got, e.shape, 1, outside)
-	if err := d.written(append(ov.b, '}')); err != nil {
-		return o, fmt.Errorf("read what the pair has written: %w", err)
+	ov := overlay{d.writer(len(o.body.bytes()))}
+	ov.members(o.body, again, got, e.shape, outside)
+	if err := d.written(&ov.writer); err != nil {
+		return o, err
 	}
 	o.body = ref{d, 0}
 	return o, nil
@@ -236,15 +236,15 @@ func (s *side) prefill(o *object, a *side, in, out any, skip []ref) error {
 // encode writes the body of x, which is about as long as that of o.
 func (s *side) encode(x any, o *object) (ref, error) {
 	d := o.mem.doc()
-	b := d.room(len(o.body.bytes()))
+	w := d.writer(len(o.body.bytes()))
 	var err error
 	if s.info == nil {
-		b, err = appendUntyped(b, x)
+		err = w.untyped(content(x), true)
 	} else {
-		b, err = appendStruct(b, s.info, reflect.ValueOf(x).Elem(), outside)
+		err = w.object(s.info, reflect.ValueOf(x).Elem(), true)
 	}
 	if err == nil {
-		err = d.written(b)
+		err = d.written(&w)
 	}
 	return ref{d, 0}, err
 }
@@ -254,16 +254,6 @@ func content(x any) map[string]any {
 		return u.UnstructuredContent()
 	}
 	return *x.(*map[string]any)
-}
-
-func appendUntyped(b []byte, x any) ([]byte, error) {
-	m := make(map[string]any, len(content(x)))
-	for k, v := range content(x) {
-		if !outside(k) {
-			m[k] = v
-		}
-	}
-	return appendAny(b, m)
 }
 
 // keepStrings takes over the labels and annotations of x, unless there is no metadata to put them into, or the function

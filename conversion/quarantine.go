@@ -4,7 +4,6 @@
 package conversion
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"reflect"
@@ -40,19 +39,7 @@ func (c *Converter) guarded(ctx context.Context, o *object, to string, brief boo
 			err = &PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
-	mem := c.arenas.Get().(*arena)
-	held := *o
-	held.mem = mem
-	r, err = c.convert(ctx, &held, to, brief)
-	if brief {
-		r.Kept = nil // it lives in the arena
-	}
-	for i := range r.Kept {
-		r.Kept[i].Old, r.Kept[i].New = bytes.Clone(r.Kept[i].Old), bytes.Clone(r.Kept[i].New)
-	}
-	mem.reset()
-	c.arenas.Put(mem)
-	return r, err
+	return c.convert(ctx, o, to, brief)
 }
 
 // setApart makes an object of the target version that holds what both versions have in common, and the original beside it.
@@ -83,7 +70,7 @@ func (c *Converter) setApart(o *object, to string, why error) (Result, error) {
 		return Result{}, err
 	}
 	return Result{
-		Object: y.append(nil, c.gk.WithVersion(to).GroupVersion().String(), string(text), true),
+		Object: y.write(len(o.body.raw), c.gk.WithVersion(to).GroupVersion().String(), string(text), true),
 		From:   o.version, To: to, Bytes: len(text), Refused: why,
 	}, nil
 }

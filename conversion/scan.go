@@ -31,11 +31,10 @@ type node struct {
 
 // doc is a parsed document: its bytes and an index into them. Nothing is copied and nothing is decoded.
 type doc struct {
-	raw     []byte
-	nodes   []node
-	own     []byte // memory of raw, if the document was written here
-	trusted bool   // written by the codec: no name is there twice
-	copy    string // of raw, once somebody needs strings of it
+	raw   []byte
+	nodes []node
+	own   []byte // memory of raw, if the document was written here
+	copy  string // of raw, once somebody needs strings of it
 }
 
 // ref is a value of a document.
@@ -67,7 +66,7 @@ func (d *doc) parse(raw []byte) error {
 		return fmt.Errorf("%d bytes of JSON are too many", len(raw))
 	}
 	d.raw, d.nodes, d.copy = raw, d.nodes[:0], ""
-	s := scanner{raw: raw, nodes: d.nodes, trusted: d.trusted}
+	s := scanner{raw: raw, nodes: d.nodes}
 	i, err := s.value(s.space(0), 0, 0, false, 0)
 	if err == nil {
 		if i = s.space(i); i < len(raw) {
@@ -80,9 +79,8 @@ func (d *doc) parse(raw []byte) error {
 
 // scanner is a parse that is going on.
 type scanner struct {
-	raw     []byte
-	nodes   []node
-	trusted bool
+	raw   []byte
+	nodes []node
 }
 
 func (s *scanner) bad(i int, want string) error {
@@ -167,7 +165,7 @@ func (s *scanner) object(i, depth int) (int, error) {
 		}
 		at := len(s.nodes)
 		// Names in order are all different, and an API server sends them in order.
-		sorted = s.trusted || sorted && !escaped && (at == first || bytes.Compare(s.name(last), s.raw[key:end-1]) < 0)
+		sorted = sorted && !escaped && (at == first || bytes.Compare(s.name(last), s.raw[key:end-1]) < 0)
 		last = at
 		if i, err = s.value(s.space(i+1), key, end-1, escaped, depth+1); err != nil {
 			return i, err

@@ -17,6 +17,7 @@ import (
 // through that code.
 type typeInfo struct {
 	t             reflect.Type
+	kind          reflect.Kind
 	opaque        bool // read and written by its methods, or by a JSON library
 	reads, writes bool // opaque, by UnmarshalJSON and MarshalJSON of the pointer
 	elem          *typeInfo
@@ -27,6 +28,9 @@ type typeInfo struct {
 // field is one member of a struct, promoted ones included.
 type field struct {
 	name      string
+	quoted    string // name as it is written
+	escaped   bool   // quoted has a backslash
+	outside   bool   // not part of the body of an API object
 	index     []int
 	info      *typeInfo
 	omitEmpty bool
@@ -45,7 +49,7 @@ func (ts types) of(t reflect.Type) *typeInfo {
 	if info := ts[t]; info != nil {
 		return info
 	}
-	info := &typeInfo{t: t}
+	info := &typeInfo{t: t, kind: t.Kind()}
 	ts[t] = info // before the elements: types may contain themselves
 	p := reflect.PointerTo(t)
 	byValue := implements[json.Marshaler](t) || implements[encoding.TextMarshaler](t)
@@ -160,6 +164,8 @@ func (ts types) structFields(info *typeInfo) bool {
 			continue
 		}
 		c.info = ts.of(info.t.FieldByIndex(c.index).Type)
+		c.quoted, c.outside = string(appendString(nil, c.name)), outside(c.name)
+		c.escaped = escapes([]byte(c.quoted), len(c.name))
 		info.byName[c.name] = len(info.fields)
 		info.fields = append(info.fields, c.field)
 	}

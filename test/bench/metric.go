@@ -23,10 +23,14 @@ const (
 	CPU Field = "cpu"
 	// Allocs is heap allocations per operation, rounded down as testing.AllocsPerRun does.
 	Allocs Field = "allocs"
+	// P50 is the median time of an operation, which the side takes by itself (see side.Median). Peak is the most memory that
+	// an operation had in use, which the garbage collector has a hand in.
+	P50  Field = "p50"
+	Peak Field = "peak"
 )
 
 // timed reports whether the figure depends on the machine, so that it needs interleaved rounds.
-func (f Field) timed() bool { return f == Time || f == CPU }
+func (f Field) timed() bool { return f == Time || f == CPU || f == P50 || f == Peak }
 
 // Op compares a figure with its target.
 type Op string
