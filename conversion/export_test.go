@@ -4,6 +4,8 @@
 package conversion
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"reflect"
 )
@@ -49,6 +51,32 @@ func sameIndex(written, read []node) error {
 	}
 	return nil
 }
+
+// Steps converts and holds the index of what was written against the one that reading gives.
+func Steps(ctx context.Context, c *Converter, raw []byte, to string) ([]byte, error) {
+	d := &doc{}
+	if err := d.parse(raw); err != nil {
+		return nil, err
+	}
+	o, err := readObject(d, c.gk.Group)
+	if err != nil {
+		return nil, err
+	}
+	if o, err = c.run(ctx, o, to); err != nil {
+		return nil, err
+	}
+	var again doc
+	if err := again.parse(o.body.raw); err != nil {
+		return o.body.raw, fmt.Errorf("%w: %w", ErrIndex, err)
+	}
+	if err := sameIndex(o.body.nodes, again.nodes); err != nil {
+		return o.body.raw, fmt.Errorf("%w: %w", ErrIndex, err)
+	}
+	return o.body.raw, nil
+}
+
+// ErrIndex is a document whose index is wrong.
+var ErrIndex = errors.New("index")
 
 // Canonical is the spelling that equal documents share.
 func Canonical(raw []byte) ([]byte, error) {

@@ -6,6 +6,7 @@ package conversion_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -207,6 +208,27 @@ func FuzzCodec(f *testing.F) {
 		}
 		if eq, err := conversion.Equal(compact.Bytes(), gout); err != nil || !eq {
 			t.Fatalf("wrote %s, want %s (%v)", gout, wout, err)
+		}
+	})
+}
+
+// Whatever a spec holds, converting it writes a document whose index is the one that reading it gives.
+func FuzzOverlay(f *testing.F) {
+	c := build(f)
+	for _, spec := range []string{
+		`{"replicas":3,"rules":[{"name":"a","port":1,"x":[{"y":[]},{}]},{"port":2}],"u":{"n\u006f":[1,{"\"":null}]},"config":{"\t":"\u00e9","a":"b"}}`,
+		`{"endpoint":"a:1","note":"é","grants":[{"role":"r","new":{}}],"at":"2026-03-01T10:00:00.000000Z","paused":false,"timeoutSeconds":1e2}`,
+		`{"scalePolicy":{"min":3,"max":5},"address":{"host":"h","port":0},"timeout":"30s","tier":"","big":9007199254740993,"debug":{}}`,
+		`{"rules":[],"config":{},"":{"":[[],[[]],""]}}`,
+	} {
+		f.Add(spec)
+	}
+	f.Fuzz(func(t *testing.T, spec string) {
+		for _, way := range [][2]string{{"v1alpha1", "v1"}, {"v1", "v1alpha1"}} {
+			in := []byte(`{"apiVersion":"example.com/` + way[0] + `","kind":"Widget","metadata":{"name":"a"},"spec":` + spec + `,"status":{"extra":[1]}}`)
+			if out, err := conversion.Steps(t.Context(), c, in, way[1]); errors.Is(err, conversion.ErrIndex) {
+				t.Fatalf("%v\n%s\n%s", err, in, out)
+			}
 		}
 	})
 }
