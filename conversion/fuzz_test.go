@@ -220,6 +220,7 @@ func FuzzOverlay(f *testing.F) {
 		`{"endpoint":"a:1","note":"é","grants":[{"role":"r","new":{}}],"at":"2026-03-01T10:00:00.000000Z","paused":false,"timeoutSeconds":1e2}`,
 		`{"scalePolicy":{"min":3,"max":5},"address":{"host":"h","port":0},"timeout":"30s","tier":"","big":9007199254740993,"debug":{}}`,
 		`{"rules":[],"config":{},"":{"":[[],[[]],""]}}`,
+		`{"endpoint":"a\"\n:1"}`,
 	} {
 		f.Add(spec)
 	}
