@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,6 +34,7 @@ type shared struct {
 	seed     maphash.Seed
 	clock    func() time.Time // nil: the monotonic clock
 	start    time.Time
+	latest   atomic.Int64 // what clock has shown
 	observer func(Event)
 
 	curves      [classes]curve
@@ -107,12 +109,20 @@ func build[K comparable](defaults config, opts []Option, allowed ...string) (*Ba
 	return &Backoff[K]{shared: s, hash: hash}, nil
 }
 
-// now is the time since the Backoff was made, in nanoseconds.
+// now is the time since the Backoff was made, in nanoseconds. It does not go back, or a wait would grow above its cap.
 func (s *shared) now() int64 {
 	if s.clock == nil {
 		return max(0, int64(time.Since(s.start)))
 	}
-	return max(0, int64(s.clock().Sub(s.start)))
+	for now := int64(s.clock().Sub(s.start)); ; {
+		last := s.latest.Load()
+		if now <= last {
+			return last
+		}
+		if s.latest.CompareAndSwap(last, now) {
+			return now
+		}
+	}
 }
 
 // id is the hash of a key.

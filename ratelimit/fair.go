@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"sync"
 	"time"
 )
@@ -21,8 +22,9 @@ import (
 // for v. A tenant is active as long as it has a key that was told to come back, or its tag lies ahead: what counts is
 // what it has outstanding, not when it was last seen.
 //
-// Tokens that the tenants with a right to them do not fetch go to whoever asks. So that somebody does, a backlog comes
-// back a few times as often as it could run, see patience.
+// Within a tenant whoever comes first goes first: a key that is sent away gets a ticket, and is told to come back when its
+// number is due. Tokens that the tenants with a right to them do not fetch go to whoever asks. So that somebody does, a
+// backlog comes back a few times as often as it could run, see patience.
 type fair[K, T comparable] struct {
 	mu      sync.Mutex
 	watch   stopwatch
@@ -31,11 +33,12 @@ type fair[K, T comparable] struct {
 	weights map[T]float64
 
 	line   line
-	keys   waiting // when a key was told to come back, with inLine if it has a place in the line
+	keys   waiting // the place in the line of a key, or when it was told to come back and its ticket
 	rate   float64 // per nanosecond
 	v      float64
 	at     int64   // the time that v is right for
 	weight float64 // of the active tenants
+	issued uint32  // tickets of all tenants
 	shares map[T]*share[T]
 	active []*share[T] // a heap, the smallest until first
 }
@@ -46,20 +49,30 @@ type share[T comparable] struct {
 	weight float64
 	tag    float64 // when it may start its next run, in virtual time
 	until  int64   // it is active until then, at least
-	end    int64   // the time that its last newcomer was sent away to
-	late   int64   // the same for those who came back too early
+	issued uint32  // the next ticket
+	called uint32  // the ticket whose turn it is; whoever has an earlier one has come late
+	late   int64   // the time that the last of those who have come late was sent away to
 	index  int     // in the heap
 }
 
-// inLine marks a time in keys as a place in the line.
+// inLine marks a word in keys as a place in the line. Any other word is a coarse time and, in its lower half, a ticket.
 const inLine = 1 << 63
+
+// told is when the key with this word was told to come back.
+func told(word uint64) int64 {
+	if word&inLine != 0 {
+		return int64(word &^ inLine)
+	}
+	return int64(word>>32) << coarseShift
+}
 
 // Fair is a [Gate] that divides rate runs a second among the tenants that want them, by weight (see [WithWeight]).
 // A tenant that asks for less than its share gets it without waiting for the backlog of another, however long that is;
 // what one does not use, the others get. burst keys may run at once after a pause, first come, first served; with a
-// burst of 1 up to a ninth of what becomes free may be lost. Within a tenant nobody who comes first is served after one
-// who comes while others wait, but those who wait have no order among them. A key costs about 24 bytes while it waits, a
-// tenant about 150 while one of its keys does.
+// burst of 1 up to a ninth of what becomes free may be lost. Within a tenant who comes first runs first, as long as keys
+// come back when they were told to and other tenants do not come and go; if they do, a backlog may overtake itself, and a
+// newcomer overtakes it only for a token that nobody else came for. A key costs about 24 bytes while it waits, a tenant
+// about 150 while one of its keys does.
 //
 // tenant is called for every key and must always give the same answer for it. A rate, burst or weight of zero, NaN and
 // the like are errors that name the field. WithWeight, WithClock and WithMaxKeys apply.
@@ -80,9 +93,10 @@ func Fair[K, T comparable](tenant func(K) T, rate float64, burst int, opts ...Op
 	if err := errors.Join(checkRate(rate), checkBurst(burst), err); err != nil {
 		return nil, fmt.Errorf("new fair gate: %w", err)
 	}
+	l := newLine(rate, burst)
 	return &fair[K, T]{
 		watch: newStopwatch(c.clock), seed: maphash.MakeSeed(), tenant: tenant, weights: weights,
-		line: newLine(rate, burst), keys: waiting{most: c.maxKeys}, rate: rate / 1e9, shares: map[T]*share[T]{},
+		line: l, keys: waiting{most: c.maxKeys}, rate: 1 / float64(l.every), shares: map[T]*share[T]{},
 	}, nil
 }
 
@@ -96,28 +110,52 @@ func (f *fair[K, T]) Admit(key K) (time.Duration, bool) {
 	if f.keys.empty() && f.line.take(now) {
 		return 0, true // nobody waits, so nobody has to be fair
 	}
-	f.keys.sweep(func(told uint64) bool { return int64(told&^inLine) < now-int64(lateness) })
+	f.keys.sweep(func(word uint64) bool { return told(word) < now-int64(lateness) })
 	h := ident(maphash.Comparable(f.seed, key))
-	told := f.keys.get(h)
-	if told&inLine != 0 {
-		return f.queue(now, h, int64(told&^inLine))
+	word := f.keys.get(h)
+	if word&inLine != 0 {
+		return f.queue(now, h, int64(word&^inLine))
 	}
 	s := f.share(tenant, now)
-	switch {
-	case told == 0 && s.end > now:
-		// others of this tenant have come first
-	case f.v >= s.tag-tolerance/s.weight:
+	known, ticket := word != 0, uint32(word)
+	if !known {
+		ticket = s.issued
+	}
+	ahead := max(0, float64(int32(ticket-s.called)))
+	if s.turn(f.v, ahead, known) {
 		// Somebody who is late by a run has not lost it.
 		s.tag = max(s.tag, f.v-1/s.weight) + 1/s.weight
+		s.retire(known)
 		wait, ok := f.queue(now, h, 0)
 		f.extend(s, now+int64(wait))
 		return wait, ok
 	}
 	if f.line.surplus(now) && f.line.take(now) {
+		s.retire(known)
 		f.keys.drop(h)
 		return 0, true
 	}
-	return f.away(s, now, h, told != 0), false
+	return f.away(s, now, h, ticket, known, ahead), false
+}
+
+// turn reports whether a key may use a right of its tenant: if there is one, and those before it do not come for it. The
+// longer that takes, the more of those behind may overtake: after a quarter of a run all, but for newcomers.
+func (s *share[T]) turn(v, ahead float64, known bool) bool {
+	unused := (v - s.tag) * s.weight
+	switch {
+	case unused < -tolerance:
+		return false
+	case ahead == 0:
+		return true
+	}
+	return known && ahead < math.Pow(float64(s.issued-s.called), 4*unused)
+}
+
+// retire counts a ticket that is not needed any more, if there was one.
+func (s *share[T]) retire(known bool) {
+	if known && s.called != s.issued {
+		s.called++
+	}
 }
 
 // tolerance is what rounding may make of a tag, as a part of a run.
@@ -136,19 +174,26 @@ func (f *fair[K, T]) queue(now int64, h uint64, at int64) (time.Duration, bool) 
 	return time.Duration(place - now), false
 }
 
-// away tells a key when its tenant may run it, if no other one comes or goes.
-func (f *fair[K, T]) away(s *share[T], now int64, h uint64, known bool) time.Duration {
-	pace := f.weight / f.rate
-	tail := &s.end
-	if known {
-		tail = &s.late
+// away tells a key when it is its turn, if no other tenant comes or goes.
+func (f *fair[K, T]) away(s *share[T], now int64, h uint64, ticket uint32, known bool, ahead float64) time.Duration {
+	if !known && !f.keys.full() {
+		s.issued++
+		f.issued++
 	}
-	next := now + int64(max(0, s.tag-f.v)*pace)
-	*tail = max(min(*tail, 1<<61)+int64(pace/s.weight), next, now+1)
-	at := min(*tail, now+f.patience(h, now))
-	f.keys.put(h, uint64(at))
+	at := now + max(1, f.lasts(max(0.125, (s.tag-f.v)*s.weight+ahead), s))
+	if known && ahead == 0 {
+		s.late = max(min(s.late, 1<<61)+f.lasts(1, s), at)
+		at = s.late
+	}
+	at = min(at, now+f.patience(h, now))
+	f.keys.put(h, uint64(min(coarse(at), 1<<31-1))<<32|uint64(ticket))
 	f.extend(s, at)
 	return time.Duration(at - now)
+}
+
+// lasts is how long it is until a tenant has a right to so many runs.
+func (f *fair[K, T]) lasts(runs float64, s *share[T]) int64 {
+	return int64(min(runs/s.weight*f.weight/f.rate, 1<<60))
 }
 
 // patience is the longest time a key is sent away for. The more keys wait the longer it is, so that a backlog asks a
@@ -160,7 +205,7 @@ func (f *fair[K, T]) patience(h uint64, now int64) int64 {
 	return int64(min(seconds, 1<<30) * part * float64(time.Second))
 }
 
-// Refund gives the token back, and the tenant its run.
+// Refund gives the token back, and the tenant its run. The key goes to the end of its tenant when it comes again.
 func (f *fair[K, T]) Refund(key K) {
 	tenant := f.tenant(key)
 	f.mu.Lock()
@@ -179,7 +224,7 @@ func (f *fair[K, T]) share(tenant T, now int64) *share[T] {
 		if !ok {
 			weight = 1
 		}
-		s = &share[T]{tenant: tenant, weight: weight, tag: f.v, until: now, index: len(f.active)}
+		s = &share[T]{tenant: tenant, weight: weight, tag: f.v, until: now, issued: f.issued, called: f.issued, index: len(f.active)}
 		f.shares[tenant] = s
 		f.active = append(f.active, s)
 		f.weight += weight
@@ -202,7 +247,7 @@ func (f *fair[K, T]) advance(now int64) {
 		first := f.active[0]
 		f.flow(max(first.until, f.at))
 		if ahead := first.tag - f.v; ahead*first.weight > tolerance {
-			f.extend(first, f.at+int64(min(ahead*f.weight/f.rate, 1<<60))+1)
+			f.extend(first, f.at+f.lasts(ahead*first.weight, first)+1)
 			continue
 		}
 		f.leave()
@@ -229,7 +274,7 @@ func (f *fair[K, T]) leave() {
 	f.weight -= first.weight
 	delete(f.shares, first.tenant)
 	if last == 0 {
-		f.weight = 0 // what rounding has left
+		f.weight, f.v = 0, 0 // and what rounding has left
 		if cap(f.active) > 1024 {
 			f.active, f.shares = nil, map[T]*share[T]{} // a map does not shrink by itself
 		}

@@ -6,6 +6,7 @@ package ratelimit_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -145,13 +146,13 @@ func TestFairLendsEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := ratelimittest.Crowd[item]{For: 60 * time.Second, Sleep: clock.Sleep}
-	for n := range 8000 {
-		c.Arrivals = append(c.Arrivals, ratelimittest.Arrival[item]{Key: item{noisy, n}})
-	}
 	for tenant := 1; tenant < 50; tenant++ {
 		for n := range 20 {
 			c.Arrivals = append(c.Arrivals, ratelimittest.Arrival[item]{Key: item{tenant, n}})
 		}
+	}
+	for n := range 8000 {
+		c.Arrivals = append(c.Arrivals, ratelimittest.Arrival[item]{Key: item{noisy, n}})
 	}
 	r := ratelimittest.Simulate(g, c)
 	if n := float64(len(r.Admitted)); n < 0.99*rate*60 || n > 1.01*rate*60+2 {
@@ -164,6 +165,165 @@ func TestFairLendsEverything(t *testing.T) {
 	for s := range 59 {
 		if second[s] < 80 { // a moment of transition is allowed
 			t.Errorf("second %d has %d runs, the rate is %v", s, second[s], rate)
+		}
+	}
+}
+
+// TestFairKeepsOrder: within a tenant who comes first runs first, with and without the company of others that also want
+// more than there is.
+func TestFairKeepsOrder(t *testing.T) {
+	t.Parallel()
+	for name, tenants := range map[string]int{"alone": 1, "in company": 20} {
+		t.Run(name, func(t *testing.T) {
+			clock := ratelimittest.NewClock()
+			g, err := ratelimit.Fair(tenantOf, 100, 5, ratelimit.WithClock(clock.Now))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := ratelimittest.Crowd[item]{Sleep: clock.Sleep}
+			const keys = 300
+			for n := range keys {
+				for tenant := range tenants {
+					c.Arrivals = append(c.Arrivals, ratelimittest.Arrival[item]{At: time.Duration(n) * time.Microsecond, Key: item{tenant, n}})
+				}
+			}
+			r := ratelimittest.Simulate(g, c)
+			next := make([]int, tenants)
+			for _, a := range r.Admitted {
+				if off := a.Key.n - next[a.Key.tenant]; off < -12 || off > 12 {
+					t.Errorf("key %d of tenant %d runs as number %d", a.Key.n, a.Key.tenant, next[a.Key.tenant])
+				}
+				next[a.Key.tenant]++
+			}
+			if n := len(r.Admitted); n != keys*tenants {
+				t.Errorf("%d of %d were let in", n, keys*tenants)
+			}
+		})
+	}
+}
+
+// TestFairNewcomersWait: who comes while others wait goes behind them, also when those are late.
+func TestFairNewcomersWait(t *testing.T) {
+	t.Parallel()
+	clock := ratelimittest.NewClock()
+	g, err := ratelimit.Fair(func(string) string { return "all" }, 10, 2, ratelimit.WithClock(clock.Now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]bool{"first": true, "second": true} {
+		if _, ok := g.Admit(key); ok != want {
+			t.Errorf("%s: %t", key, ok)
+		}
+	}
+	for _, key := range []string{"a", "b", "c"} {
+		if wait, ok := g.Admit(key); ok || wait > 300*time.Millisecond {
+			t.Errorf("%s: %v, %t; both tokens are gone", key, wait, ok)
+		}
+	}
+	clock.Sleep(190 * time.Millisecond) // there is one token, and nobody has come for it
+	if _, ok := g.Admit("newcomer"); ok {
+		t.Error("a newcomer overtakes those who wait")
+	}
+	if wait, ok := g.Admit("b"); !ok {
+		t.Errorf("who waits is sent away for %v", wait)
+	}
+}
+
+// TestFairRounds: keys that want to run again and again take turns, also while other tenants come and go.
+func TestFairRounds(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		quiet  int
+		rounds time.Duration // the longest wait, in rounds of all keys
+		spread float64       // of the runs of a key, as a part of their mean
+	}{
+		"alone":      {0, 1, 0.02},
+		"in company": {10, 12, 0.6}, // what is told is only right until somebody comes or goes
+	} {
+		t.Run(name, func(t *testing.T) {
+			const rate, keys = 100, 500
+			run := 5 * time.Minute
+			if testing.Short() && tt.quiet == 0 {
+				run = 30 * time.Second // nothing here runs at the same time
+			}
+			clock := ratelimittest.NewClock()
+			g, err := ratelimit.Fair(tenantOf, rate, 5, ratelimit.WithClock(clock.Now))
+			if err != nil {
+				t.Fatal(err)
+			}
+			type visit struct {
+				key       item
+				at, since time.Duration
+			}
+			visits := []visit{}
+			for n := range keys {
+				visits = append(visits, visit{key: item{noisy, n}})
+			}
+			for n := range tt.quiet {
+				visits = append(visits, visit{key: item{1 + n, 0}})
+			}
+			r := rand.New(rand.NewPCG(9, 9))
+			runs, all, longest, now := [keys]float64{}, 0.0, time.Duration(0), time.Duration(0)
+			for now < run {
+				v := &visits[0]
+				for i := range visits {
+					if visits[i].at < v.at {
+						v = &visits[i]
+					}
+				}
+				clock.Sleep(v.at - now)
+				now = v.at
+				wait, ok := g.Admit(v.key)
+				v.at += wait
+				if !ok {
+					continue
+				}
+				if v.key.tenant != noisy { // half of the rate, altogether
+					v.at += time.Duration(r.ExpFloat64() * float64(tt.quiet) * float64(2*time.Second) / rate)
+					continue
+				}
+				longest = max(longest, v.at-v.since)
+				v.at += 50 * time.Millisecond
+				v.since = v.at
+				runs[v.key.n]++
+				all++
+			}
+			for _, v := range visits {
+				if v.key.tenant == noisy {
+					longest = max(longest, now-v.since)
+				}
+			}
+			round := time.Duration(keys / (all / now.Seconds()) * float64(time.Second))
+			mean := all / keys
+			t.Logf("%v longest, a round is %v; %v runs each, %v to %v", longest, round, mean, slices.Min(runs[:]), slices.Max(runs[:]))
+			if longest > round*tt.rounds+round/10 {
+				t.Errorf("a key waits for %v, a round takes %v", longest, round)
+			}
+			if low, high := slices.Min(runs[:]), slices.Max(runs[:]); low < mean*(1-tt.spread)-1 || high > mean*(1+tt.spread)+1 {
+				t.Errorf("keys ran %v to %v times, %.1f on average", low, high, mean)
+			}
+		})
+	}
+}
+
+// TestFairExtremes: whatever the numbers, a wait is above zero and the gate answers.
+func TestFairExtremes(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []float64{math.SmallestNonzeroFloat64, 1e-30, 1e-9, 1, 1e9, 1e30, math.MaxFloat64} {
+		for _, weight := range []float64{1e-6, 1, 1e6} {
+			for _, burst := range []int{1, 2, math.MaxInt} {
+				clock := ratelimittest.NewClock()
+				g, err := ratelimit.Fair(tenantOf, rate, burst, ratelimit.WithClock(clock.Now), ratelimit.WithWeight(1, weight), ratelimit.WithWeight(2, weight))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range 1000 {
+					if wait, ok := g.Admit(item{i % 4, i % 250}); !ok && wait <= 0 {
+						t.Fatalf("rate %v, weight %v, burst %d: sent away for %v", rate, weight, burst, wait)
+					}
+					clock.Sleep([]time.Duration{0, 1, time.Millisecond, time.Hour, math.MaxInt64}[i%5])
+				}
+			}
 		}
 	}
 }
@@ -207,8 +367,11 @@ func TestFairRefuses(t *testing.T) {
 		"rate negative":  {"", tenantOf, -1, 1, nil, "new fair gate: rate: -1 is not a finite number above zero"},
 		"burst zero":     {"nothing would ever run", tenantOf, 1, 0, nil, "new fair gate: burst: 0 is not above zero"},
 		"no tenant":      {"", nil, 1, 1, nil, "new fair gate: tenant: the function is nil"},
-		"weight zero":    {"the tenant would starve", tenantOf, 1, 1, []ratelimit.Option{ratelimit.WithWeight(1, 0)}, "new fair gate: WithWeight: weight: 0 of tenant 1 is not a finite number above zero"},
-		"weight NaN":     {"", tenantOf, 1, 1, []ratelimit.Option{ratelimit.WithWeight(1, math.NaN())}, "new fair gate: WithWeight: weight: NaN of tenant 1 is not a finite number above zero"},
+		"weight zero":    {"the tenant would starve", tenantOf, 1, 1, []ratelimit.Option{ratelimit.WithWeight(1, 0)}, "new fair gate: WithWeight: weight: 0 of tenant 1 is not between 1e-06 and 1e+06"},
+		"weight NaN":     {"", tenantOf, 1, 1, []ratelimit.Option{ratelimit.WithWeight(1, math.NaN())}, "new fair gate: WithWeight: weight: NaN of tenant 1 is not between 1e-06 and 1e+06"},
+		"weight Inf":     {"the others would starve", tenantOf, 1, 1, []ratelimit.Option{ratelimit.WithWeight(1, math.Inf(1))}, "new fair gate: WithWeight: weight: +Inf of tenant 1 is not between 1e-06 and 1e+06"},
+		"weight huge":    {"the others would starve", tenantOf, 1, 1, []ratelimit.Option{ratelimit.WithWeight(1, 1e7)}, "new fair gate: WithWeight: weight: 1e+07 of tenant 1 is not between 1e-06 and 1e+06"},
+		"max keys":       {"", tenantOf, 1, 1, []ratelimit.Option{ratelimit.WithMaxKeys(-1)}, "new fair gate: WithMaxKeys: -1 is not above zero"},
 		"another type":   {"it would never match", tenantOf, 1, 1, []ratelimit.Option{ratelimit.WithWeight("a", 2)}, "new fair gate: WithWeight: the tenant a is a string, this gate has tenants of type int"},
 		"another option": {"it would do nothing", tenantOf, 1, 1, []ratelimit.Option{ratelimit.WithTTL(time.Second)}, "new fair gate: WithTTL: means nothing here"},
 	} {

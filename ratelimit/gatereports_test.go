@@ -31,6 +31,7 @@ func TestGo56287ClockGoesBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		backoff := mustNew[int](t, ratelimit.Exp(time.Second, 10*time.Second), ratelimit.WithClock(clock.Now))
 		granted, fairly, at, latest := 0, 0, time.Duration(0), time.Duration(0)
 		for key := range 300 {
 			step := time.Duration(r.IntN(2000)-900) * time.Millisecond
@@ -43,9 +44,20 @@ func TestGo56287ClockGoesBack(t *testing.T) {
 			if _, ok := fair.Admit(key); ok {
 				fairly++
 			}
+			if wait := max(backoff.When(key%5), backoff.Remaining(key%5)); wait > 10*time.Second {
+				t.Fatalf("a wait of %v is above the cap", wait)
+			}
 			most := rate*latest.Seconds() + float64(burst)
 			if float64(granted) > most || float64(fairly) > most+1 {
 				t.Fatalf("%d and %d let in, %.2f and one more are the most by then", granted, fairly, most)
+			}
+		}
+		clock.Sleep(-24 * time.Hour) // who asks again is not sent away for longer
+		for key := range 300 {
+			short, _ := bucket.Admit(key)
+			fair, _ := fair.Admit(key)
+			if most := time.Duration(float64(time.Second) * 400 / rate); max(short, fair) > most {
+				t.Fatalf("waits of %v and %v after the clock was set back, %v is the most", short, fair, most)
 			}
 		}
 		if latest > 10*time.Second && granted < int(latest.Seconds()/4) {
@@ -143,6 +155,33 @@ func TestHertzbeat4328Spread(t *testing.T) {
 		if s := ratelimit.Spread(d, "a"); s < 0 || d > 0 && s < d-d/10 {
 			t.Errorf("Spread(%v) = %v", d, s)
 		}
+	}
+}
+
+// Thousands of remotes that come by once, with a failure each, do not make it forget those that are down.
+func TestClusterAPI8306CrowdOfRemotes(t *testing.T) {
+	t.Parallel()
+	clock := ratelimittest.NewClock()
+	r, err := ratelimit.NewRemotes[int](100, 10, ratelimit.WithMaxKeys(200), ratelimit.WithClock(clock.Now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const down = 50
+	for i := range down {
+		r.Report(-1-i, &ratelimit.Error{Class: ratelimit.Throttled, After: time.Hour})
+	}
+	for i := range 20_000 {
+		r.Report(i, errBoom)
+		clock.Sleep(time.Millisecond)
+	}
+	kept := 0
+	for i := range down {
+		if r.State(-1-i).Pause > 0 {
+			kept++
+		}
+	}
+	if n := r.Len(); n > 200 || kept < down/2 {
+		t.Errorf("%d of %d remotes that are down are remembered, %d remotes altogether", kept, down, n)
 	}
 }
 

@@ -191,11 +191,12 @@ func WithEarlyRuns(n int, every time.Duration) Option {
 	}}
 }
 
-// WithWeight gives a tenant of [Fair] weight times the share of a tenant that has no weight of its own, which is 1.
+// WithWeight gives a tenant of [Fair] weight times the share of a tenant that has no weight of its own, which is 1. It is
+// between a millionth and a million.
 func WithWeight[T comparable](tenant T, weight float64) Option {
 	return option{"WithWeight", func(c *config) error {
-		if !(weight > 0) || math.IsInf(weight, 0) { // written so that NaN fails
-			return fmt.Errorf("weight: %v of tenant %v is not a finite number above zero", weight, tenant)
+		if !(weight >= 1e-6 && weight <= 1e6) { // written so that NaN fails
+			return fmt.Errorf("weight: %v of tenant %v is not between %v and %v", weight, tenant, 1e-6, 1e6)
 		}
 		weights := maps.Clone(c.weights) // an Option may be used twice
 		if weights == nil {

@@ -283,6 +283,64 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
+// TestBadNumbers: what is no number of anything is an error that names the field, wherever it is given.
+func TestBadNumbers(t *testing.T) {
+	t.Parallel()
+	good := ratelimit.Exp(time.Second, time.Minute)
+	refused := func(what, field string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), field+": ") {
+			t.Errorf("%s: %v, want an error about %q", what, err, field)
+		}
+	}
+	second := func(_ any, err error) error { return err }
+	for _, bad := range []float64{0, -1, math.NaN(), math.Inf(1), math.Inf(-1)} {
+		what := fmt.Sprint(bad)
+		refused(what, "new bucket: rate", second(ratelimit.Bucket[int](bad, 1)))
+		refused(what, "new fair gate: rate", second(ratelimit.Fair(tenantOf, bad, 1)))
+		refused(what, "new remotes: rate", second(ratelimit.NewRemotes[int](bad, 1)))
+		refused(what, "new remotes: WithMinRate: rate", second(ratelimit.NewRemotes[int](1, 1, ratelimit.WithMinRate(bad))))
+		refused(what, "new fair gate: WithWeight: weight", second(ratelimit.Fair(tenantOf, 1, 1, ratelimit.WithWeight(1, bad))))
+		refused(what, "new backoff: policy: Jitter", second(ratelimit.New[int](ratelimit.Policy{Base: 1, Cap: 2, Jitter: ratelimit.ProportionalJitter(bad)})))
+		if bad != 0 { // the factor of a zero Policy is 2
+			refused(what, "Factor", second(ratelimit.New[int](ratelimit.Policy{Base: 1, Cap: 2, Factor: bad})))
+			refused(what, "Factor", second(ratelimit.New[int](good, ratelimit.WithClass(ratelimit.Conflict, ratelimit.Policy{Base: 1, Cap: 2, Factor: bad}))))
+			refused(what, "Factor", second(ratelimit.NewRemotes[int](1, 1, ratelimit.WithBreaker(1, ratelimit.Policy{Base: 1, Cap: 2, Factor: bad}))))
+		}
+	}
+	for _, bad := range []int{0, -1, math.MinInt} {
+		what := fmt.Sprint(bad)
+		refused(what, "new bucket: burst", second(ratelimit.Bucket[int](1, bad)))
+		refused(what, "new fair gate: burst", second(ratelimit.Fair(tenantOf, 1, bad)))
+		refused(what, "new remotes: burst", second(ratelimit.NewRemotes[int](1, bad)))
+		refused(what, "failures", second(ratelimit.NewRemotes[int](1, 1, ratelimit.WithBreaker(bad, good))))
+		refused(what, "new backoff: WithMaxKeys", second(ratelimit.New[int](good, ratelimit.WithMaxKeys(bad))))
+		refused(what, "new bucket: WithMaxKeys", second(ratelimit.Bucket[int](1, 1, ratelimit.WithMaxKeys(bad))))
+		refused(what, "new fair gate: WithMaxKeys", second(ratelimit.Fair(tenantOf, 1, 1, ratelimit.WithMaxKeys(bad))))
+		refused(what, "new remotes: WithMaxKeys", second(ratelimit.NewRemotes[int](1, 1, ratelimit.WithMaxKeys(bad))))
+		refused(what, "Base", second(ratelimit.ClientGo[int](time.Duration(bad), time.Second)))
+		for _, p := range []ratelimit.Policy{ratelimit.Exp(time.Duration(bad), time.Second), ratelimit.Flat(time.Duration(bad)), ratelimit.FastSlow(time.Duration(bad), time.Second, 1)} {
+			refused(what, "Base", second(ratelimit.New[int](p)))
+			refused(what, "Base", second(ratelimit.New[int](good, ratelimit.WithClass(ratelimit.Waiting, p))))
+			refused(what, "Base", second(ratelimit.NewRemotes[int](1, 1, ratelimit.WithBreaker(1, p))))
+		}
+		refused(what, "Cap", second(ratelimit.New[int](ratelimit.Exp(1, time.Duration(bad)))))
+		refused(what, "WithTTL", second(ratelimit.New[int](good, ratelimit.WithTTL(time.Duration(bad)))))
+		refused(what, "WithMaxAfter", second(ratelimit.New[int](good, ratelimit.WithMaxAfter(time.Duration(bad)))))
+		refused(what, "WithMaxAfter", second(ratelimit.NewRemotes[int](1, 1, ratelimit.WithMaxAfter(time.Duration(bad)))))
+		refused(what, "WithGiveUpAfter", second(ratelimit.New[int](good, ratelimit.WithGiveUpAfter(bad, 0))))
+		refused(what, "WithGiveUpAfter", second(ratelimit.New[int](good, ratelimit.WithGiveUpAfter(0, time.Duration(bad)))))
+		refused(what, "WithEarlyRuns: every", second(ratelimit.New[int](good, ratelimit.WithEarlyRuns(1, time.Duration(bad)))))
+		// These have no error: nothing is held, and there is no interval.
+		if _, ok := ratelimit.Smear[int](time.Duration(bad), nil).Admit(1); !ok {
+			t.Errorf("a window of %d holds a key", bad)
+		}
+		if d := ratelimit.Spread(time.Duration(bad), "a"); d != 0 {
+			t.Errorf("Spread(%d) = %v", bad, d)
+		}
+	}
+}
+
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	throttled := &ratelimit.Error{Class: ratelimit.Throttled, After: time.Second}

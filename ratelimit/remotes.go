@@ -115,16 +115,25 @@ func (r *Remotes[R]) later(wait int64, h uint64, now int64) time.Duration {
 	return time.Duration(wait) + time.Duration(scale(mix(h, uint64(now)), uint64(wait/10)+1))
 }
 
-// meet makes room for a remote, and remembers it.
+// meet makes room for a remote, and remembers it. If there are too many, one goes whose pause ends sooner than those of a
+// few others: remotes that come by do not make it forget one that is down.
 func (r *Remotes[R]) meet(to R, now int64) *remote {
+	var victim R
+	var least *remote
 	looked := 0
 	for other, m := range r.remotes { // begins anywhere
-		if m.asNew(r.rate, now) || len(r.remotes) >= r.most {
+		switch {
+		case m.asNew(r.rate, now):
 			delete(r.remotes, other)
+		case least == nil || m.until < least.until:
+			victim, least = other, m
 		}
-		if looked++; looked == 2 {
+		if looked++; looked == 2*sample {
 			break
 		}
+	}
+	if len(r.remotes) >= r.most {
+		delete(r.remotes, victim)
 	}
 	m := &remote{rate: r.rate, line: newLine(r.rate, r.burst)}
 	r.remotes[to] = m

@@ -92,6 +92,9 @@ func TestKubernetes104554NoDebtAndNoCrowd(t *testing.T) {
 			c.Arrivals = append(c.Arrivals, ratelimittest.Arrival[int]{Key: i})
 		}
 		r := ratelimittest.NoStarvation(t, g, c, 101*time.Second)
+		if r.Asks > 2*len(c.Arrivals) {
+			t.Errorf("%d questions of %d keys: they come back as a crowd", r.Asks, len(c.Arrivals))
+		}
 		second := map[int]int{}
 		for _, a := range r.Admitted {
 			second[int(a.At.Seconds())]++
@@ -165,6 +168,34 @@ func TestKubernetes138743EvictsWhoIsDue(t *testing.T) {
 	}
 	if old+young != 1000 || young < 780 {
 		t.Errorf("%d of 500 keys that are nearly due and %d of 900 that are not have stayed", old, young)
+	}
+}
+
+// A crowd of keys that fail once does not make it forget those that have failed for long.
+func TestKubernetes138743CrowdOfNewKeys(t *testing.T) {
+	clock := ratelimittest.NewClock()
+	b := mustNew[int](t, ratelimit.Exp(time.Second, time.Hour), ratelimit.WithMaxKeys(2000), ratelimit.WithClock(clock.Now))
+	const old = 500
+	for range 12 {
+		for i := range old {
+			b.When(-1 - i)
+		}
+		clock.Sleep(time.Hour)
+	}
+	for i := range old {
+		b.When(-1 - i)
+	}
+	for i := range 200_000 {
+		b.When(i)
+	}
+	kept := 0
+	for i := range old {
+		if b.NumRequeues(-1-i) == 13 {
+			kept++
+		}
+	}
+	if kept < old*9/10 || b.Len() > 2000 {
+		t.Errorf("%d of %d keys that have failed for long are remembered, %d keys altogether", kept, old, b.Len())
 	}
 }
 
@@ -443,6 +474,12 @@ func TestCloudOnK8s1984NothingIsForEver(t *testing.T) {
 		}
 		if d := b.Remaining("a"); d <= 0 {
 			t.Errorf("Remaining = %v", d)
+		}
+		b = mustNew[string](t, ratelimit.Policy{Base: 1<<63 - 1, Cap: 1<<63 - 1, Jitter: ratelimit.NoJitter()})
+		time.Sleep(time.Second) // now and the wait do not fit in a Duration together
+		b.When("a")
+		if d, n := b.Remaining("a"), b.NumRequeues("a"); d <= 0 || n != 1 {
+			t.Errorf("Remaining = %v after %d failures", d, n)
 		}
 		g, err := ratelimit.Bucket[int](1e-30, 1000)
 		if err != nil {

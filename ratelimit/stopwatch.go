@@ -27,6 +27,6 @@ func (s *stopwatch) now() int64 {
 	} else {
 		passed = int64(s.clock().Sub(s.start))
 	}
-	s.last = max(s.last, passed)
+	s.last = max(s.last, min(passed, 1<<61)) // 73 years: what is added to it does not wrap
 	return s.last
 }

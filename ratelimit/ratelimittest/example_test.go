@@ -51,7 +51,7 @@ func ExampleTimeline() {
 	// 1m48.219s  run                 Waiting    7      wait 9.796s
 	// 1m58.015s  run                 Waiting    7      wait 9.97s
 	// 2m7.985s   run                 ok         0      done
-	// 16 runs: 11 on time, 5 early; 17 triggers held
+	// 16 runs: 11 on time, 5 early, up to 49.904s apart; 17 triggers held, for up to 7.133s
 	// <nil>
 }
 

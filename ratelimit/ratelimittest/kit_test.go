@@ -114,7 +114,7 @@ func TestTimelineTells(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"0s   run        Transient  1      wait 10s", "1s   early run  Transient  1      still wait 9s", "2s   held", "20s  run        Transient  3      given up", "4 runs: 3 on time, 1 early; 1 triggers held"} {
+	for _, want := range []string{"0s   run        Transient  1      wait 10s", "1s   early run  Transient  1      still wait 9s", "2s   held", "20s  run        Transient  3      given up", "4 runs: 3 on time, 1 early, up to 10s apart; 1 triggers held, for up to 8s"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the timeline does not say %q:\n%s", want, text)
 		}

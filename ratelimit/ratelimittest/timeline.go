@@ -26,6 +26,9 @@ type Trace struct {
 // when, why it ran, how it ended, how many transient failures are counted, and how long it waits then. Jitter is the one
 // of a fixed seed. opts are those of ratelimit.New; an error is what New says, or a Trace without For.
 //
+// The last line is what to compare curves by: the runs are the price; the longest time between two of them is how late a
+// recovery that causes no event may be noticed, and the longest time a trigger was held for how late one that does.
+//
 // A clock or a hash among opts is overruled.
 func Timeline(p ratelimit.Policy, trace Trace, opts ...ratelimit.Option) (string, error) {
 	if trace.For <= 0 {
@@ -43,7 +46,8 @@ func Timeline(p ratelimit.Policy, trace Trace, opts ...ratelimit.Option) (string
 	s.tell()
 	s.flush()
 	_ = s.tab.Flush() // a strings.Builder takes everything
-	fmt.Fprintf(&s.out, "%d runs: %d on time, %d early; %d triggers held\n", s.onTime+s.early, s.onTime, s.early, s.held)
+	fmt.Fprintf(&s.out, "%d runs: %d on time, %d early, up to %v apart; %d triggers held, for up to %v\n",
+		s.onTime+s.early, s.onTime, s.early, s.apart.Round(time.Millisecond), s.held, s.longest.Round(time.Millisecond))
 	lines := strings.Split(s.out.String(), "\n")
 	for i := range lines {
 		lines[i] = strings.TrimRight(lines[i], " ")
@@ -62,6 +66,8 @@ type story struct {
 	now     time.Duration
 
 	onTime, early, held int
+	ran, apart, longest time.Duration // last run, longest time between two, longest time for which a trigger was held
+	well                bool          // the last run was a success: there is nothing to notice
 	row                 int           // triggers held since the last line
 	first, last         time.Duration // of them
 }
@@ -104,6 +110,9 @@ func (s *story) hold() {
 
 // flush says how many triggers were held since the last line.
 func (s *story) flush() {
+	if s.row > 0 {
+		s.longest = max(s.longest, s.now-s.first)
+	}
 	switch {
 	case s.row == 1:
 		fmt.Fprintf(s.tab, "%v\theld\t\t\t\n", s.first)
@@ -116,6 +125,10 @@ func (s *story) flush() {
 // run is one run; it returns after how long the key comes again, below zero if it does not.
 func (s *story) run(waited bool) time.Duration {
 	s.flush()
+	if s.onTime+s.early > 0 && !s.well {
+		s.apart = max(s.apart, s.now-s.ran)
+	}
+	s.ran = s.now
 	err := errors.New("fails")
 	if s.trace.Run != nil {
 		err = s.trace.Run(s.now)
@@ -127,6 +140,7 @@ func (s *story) run(waited bool) time.Duration {
 	} else {
 		s.onTime++
 	}
+	s.well = err == nil
 	d := s.backoff.Observe(theKey, err)
 	outcome, then, again := d.Class.String(), fmt.Sprint("wait ", d.Delay.Round(time.Millisecond)), d.Delay
 	switch {

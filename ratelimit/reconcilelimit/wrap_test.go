@@ -214,6 +214,14 @@ func TestGardener3144GenerationAndDeletionRun(t *testing.T) {
 		}), b, reconcilelimit.WithGeneration(func(request) (int64, bool) { return generation.Load(), exists.Load() == 1 }))
 		trigger := start(t, priority, 1, r, limiter)
 		trigger(named("a"))
+		sleep(20 * time.Second)
+		generation.Store(7) // the first event after the failure tells of it
+		trigger(named("a"))
+		sleep(time.Second)
+		if runs != 2 {
+			t.Errorf("%d runs, the second generation waits", runs)
+		}
+		generation.Store(1)
 		sleep(10 * time.Minute)
 		before := runs
 		step := func(what string, want int) {
