@@ -48,6 +48,38 @@ func TestAllocs(t *testing.T) {
 	})
 }
 
+// TestSumAllAllocs: buffers for the walk, and nothing for an entry.
+func TestSumAllAllocs(t *testing.T) {
+	worlds(t, func(t *testing.T, w world) {
+		for _, n := range []int{10, 5000} {
+			counts, err := bpfmap.OpenPerCPU[uint32, uint64](bpfmap.Spec{Name: "counts", MaxEntries: uint32(n)}, bpfmap.WithSystem(w.sys))
+			ok(t, err)
+			defer counts.Close()
+			values := make([]uint64, counts.CPUs())
+			values[0] = 1
+			_, err = counts.PutAll(func(yield func(uint32, []uint64) bool) {
+				for k := range uint32(n) {
+					if !yield(k, values) {
+						return
+					}
+				}
+			})
+			ok(t, err)
+			var sum uint64
+			got := testing.AllocsPerRun(5, func() {
+				sum = 0
+				for e, err := range bpfmap.SumAll(t.Context(), counts) {
+					ok(t, err)
+					sum += e.Value
+				}
+			})
+			if got > 16 || sum != uint64(n) {
+				t.Errorf("%d entries: %v allocations, sum %d", n, got, sum)
+			}
+		}
+	})
+}
+
 // TestSyncAllocs: a pass costs a few dozen allocations whatever the size of the map.
 func TestSyncAllocs(t *testing.T) {
 	worlds(t, func(t *testing.T, w world) {

@@ -39,7 +39,8 @@ func (m *Map[K, V]) carryOut(ctx context.Context, p Plan[K, V]) (r Report, added
 	}
 	add := func() {
 		n := len(r.Failures)
-		added = m.stage(ctx, p.Add, p.add, &r, noRoom)
+		full := func(err error) bool { return noRoom(err) && !indexed(m.info.Type) } // there it is about one index
+		added = m.stage(ctx, p.Add, p.add, &r, full)
 		m.settled(p.add, r.Failures[n:], wroteValue)
 	}
 	del := func() {
@@ -151,10 +152,12 @@ func (m *Map[K, V]) settled(b raw, failures []Failure, did effect) {
 	}
 }
 
-// wrote and erased keep the index right when single writes go past it, which matters only between audits.
+// shadows says that writes which go past the index are noted in it, under the lock and so in the order in which the
+// kernel got them. That matters only between audits.
+func (m *Map[K, V]) shadows() bool { return m.cfg.audit > 0 }
+
+// wrote and erased note such a write.
 func (m *Map[K, V]) wrote(key, value []byte, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	x := m.plans.ix
 	if err != nil {
 		m.plans.stale = true
@@ -169,8 +172,6 @@ func (m *Map[K, V]) wrote(key, value []byte, err error) {
 }
 
 func (m *Map[K, V]) erased(key []byte, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	x := m.plans.ix
 	if err != nil {
 		m.plans.stale = true
@@ -184,7 +185,7 @@ func (m *Map[K, V]) erased(key []byte, err error) {
 }
 
 func (m *Map[K, V]) remember(b *buffers, n, first int, failures []Failure, note func(key, value []byte, err error)) {
-	if m.cfg.audit == 0 {
+	if !m.shadows() {
 		return
 	}
 	for i := range n {

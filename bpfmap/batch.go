@@ -19,6 +19,10 @@ func (m *Map[K, V]) PutAll(seq iter.Seq2[K, V]) (Report, error) {
 			add(k, v)
 		}
 	}, &r, func(b *buffers, first, n int) {
+		if m.shadows() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+		}
 		at := len(r.Failures)
 		r.Written += m.write(context.Background(), b.keys, b.values, n, func(i int, err error) bool {
 			r.Failures = append(r.Failures, Failure{first + i, m.kc.get(b.keys[i*m.ks:]), m.explain(err)})
@@ -39,6 +43,10 @@ func (m *Map[K, V]) DeleteAll(seq iter.Seq[K]) (Report, error) {
 			add(k, zero)
 		}
 	}, &r, func(b *buffers, first, n int) {
+		if m.shadows() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+		}
 		at := len(r.Failures)
 		failed := func(i int, err error) bool {
 			r.Failures = append(r.Failures, Failure{first + i, m.kc.get(b.keys[i*m.ks:]), m.explain(err)})

@@ -43,9 +43,10 @@
 //
 // # Cost
 //
-// [Map.Sync] reads the whole map, one call for 8192 entries (a trie twice, see [LPM]), and allocates a few dozen times whatever its size; between
-// audits ([WithAudit]) it reads nothing. Get, Put and Delete are one call and no allocation. Index and buffers of a map
-// that is synced take its keys and values once more, and some 60 bytes for each entry. No goroutines.
+// [Map.Sync] reads the whole map, one call for 8192 entries (a trie twice, see [LPM]), and allocates a few dozen times
+// whatever its size; between audits ([WithAudit]) it reads nothing. Get, Put and Delete are one call and no allocation.
+// Index and buffers of a map that is synced take its keys and values once more, and some 60 bytes for each entry. No
+// goroutines.
 //
 // # RBAC
 //

@@ -157,6 +157,55 @@ func TestNested(t *testing.T) {
 	})
 }
 
+// TestNestedGuards: a map of maps is not emptied beyond the budget, nor when the pin is another map by now.
+func TestNestedGuards(t *testing.T) {
+	worlds(t, func(t *testing.T, w world) {
+		pin := w.dir + "/outer"
+		var seen []bpfmap.Event
+		outer, inner := bpfmap.Spec{Name: "outer", MaxEntries: 8}, bpfmap.Spec{Name: "inner", MaxEntries: 8}
+		n, err := bpfmap.OpenNested[uint32, uint32, uint32](outer, inner, bpfmap.WithSystem(w.sys), bpfmap.WithPin(pin),
+			bpfmap.WithMaxDelete(bpfmap.Budget{Max: 2}), bpfmap.WithObserver(func(e bpfmap.Event) { seen = append(seen, e) }))
+		ok(t, err)
+		defer n.Close()
+		slots := func(keys ...uint32) iter.Seq2[uint32, iter.Seq2[uint32, uint32]] {
+			return func(yield func(uint32, iter.Seq2[uint32, uint32]) bool) {
+				for _, k := range keys {
+					if !yield(k, sorted(numbers(int(k), 2))) {
+						return
+					}
+				}
+			}
+		}
+		_, err = n.Sync(t.Context(), slots(0, 1, 2, 3))
+		ok(t, err)
+		r, err := n.Sync(t.Context(), slots(0, 5))
+		if !errors.Is(err, bpfmap.ErrBudget) || r.Written != 1 || r.Deleted != 0 {
+			t.Errorf("three of two are emptied: %+v, %v", r, err)
+		}
+		same(t, "observed", []any{len(seen), seen[1].Result.Written, errors.Is(seen[1].Err, bpfmap.ErrBudget)}, []any{2, 1, true})
+		// What is in its slot already is wanted twice as well.
+		if _, err := n.Sync(t.Context(), slots(0, 0)); err == nil || !strings.Contains(err.Error(), "0 is wanted twice") {
+			t.Errorf("one slot wanted twice: %v", err)
+		}
+		ok(t, w.sys.Remove(pin))
+		for _, keys := range [][]uint32{{0, 1, 2, 3}, {0, 1, 2, 3, 5, 6}} { // one to empty, one to fill
+			r, err = n.Sync(t.Context(), slots(keys...))
+			if !errors.Is(err, bpfmap.ErrSplitBrain) || r.Written+r.Deleted != 0 {
+				t.Errorf("%v: wrote to a map that is pinned no more: %+v, %v", keys, r, err)
+			}
+		}
+		got := map[uint32]uint32{}
+		for e, err := range n.IDs(t.Context()) {
+			ok(t, err)
+			got[e.Key] = e.Value
+		}
+		same(t, "slots", slices.Sorted(maps.Keys(got)), []uint32{0, 1, 2, 3, 5})
+		if w.fake != nil { // the outer map and five inner ones
+			same(t, "descriptors", w.fake.FDs(), 6)
+		}
+	})
+}
+
 func TestNestedCloses(t *testing.T) {
 	t.Parallel()
 	k := bpfmaptest.New()
@@ -232,10 +281,52 @@ func TestDeviceMap(t *testing.T) {
 				same(t, "left alone the second time", res.Added+res.Unchanged, 1)
 			}
 			same(t, typ.String(), all[uint32, uint32](t, m), map[uint32]uint32{2: 1})
-			_, err := m.Sync(t.Context(), none[uint32, uint32])
+			res, err := m.Sync(t.Context(), entries(bpfmap.Entry[uint32, uint32]{Key: 2, Value: 1},
+				bpfmap.Entry[uint32, uint32]{Key: 9, Value: 1}, bpfmap.Entry[uint32, uint32]{Key: 3, Value: 1}))
+			if typ == ebpf.DevMap { // index 9 of 4 is nobody else's fault
+				if !errors.Is(err, bpfmap.ErrRange) || errors.Is(err, bpfmap.ErrFull) || len(res.Failures) != 1 || res.Failures[0].Key != uint32(9) {
+					t.Errorf("index 9 of 4: %+v, %v", res.Report, err)
+				}
+				same(t, "the others", all[uint32, uint32](t, m), map[uint32]uint32{2: 1, 3: 1})
+			}
+			_, err = m.Sync(t.Context(), none[uint32, uint32])
 			ok(t, err)
 			same(t, typ.String(), all[uint32, uint32](t, m), map[uint32]uint32{})
 		}
+	})
+}
+
+// TestCPUMap: each entry is a queue of the kernel's own, with a thread.
+func TestCPUMap(t *testing.T) {
+	worlds(t, func(t *testing.T, w world) {
+		if w.fake != nil {
+			t.Log("the kernel in memory has no CPUs")
+			return
+		}
+		type queue struct{ Size, Program uint32 } // struct bpf_cpumap_val: a descriptor on the way down, an id on the way up
+		s := bpfmap.Spec{Name: "cpus", Type: ebpf.CPUMap, MaxEntries: 4}
+		pin := bpfmap.WithPin(w.dir + "/cpus")
+		m := open[uint32, queue](t, w, s, pin, bpfmap.WithIgnore("Program"))
+		want := map[uint32]queue{0: {Size: 192}}
+		for _, added := range []int{1, 0} {
+			res, err := m.Sync(t.Context(), sorted(want))
+			ok(t, err)
+			same(t, "added", []int{res.Added, res.Changed}, []int{added, 0})
+		}
+		want[0] = queue{Size: 64}
+		res, err := m.Sync(t.Context(), sorted(want))
+		ok(t, err)
+		same(t, "changed", res.Changed, 1)
+		same(t, "entries", all[uint32, queue](t, open[uint32, queue](t, w, s, pin)), want)
+		if err := m.Put(4, queue{Size: 1}); !errors.Is(err, bpfmap.ErrRange) {
+			t.Errorf("index 4 of 4: %v", err)
+		}
+		if err := m.Put(0, queue{Size: 1 << 20}); !errors.Is(err, syscall.EOVERFLOW) {
+			t.Errorf("a queue of a million: %v", err)
+		}
+		_, err = m.Sync(t.Context(), none[uint32, queue])
+		ok(t, err)
+		same(t, "left", len(all[uint32, queue](t, m)), 0)
 	})
 }
 

@@ -28,7 +28,7 @@ type LPM[V any] struct {
 
 // OpenLPM is [Open] for a trie of IPv4 (bits 32) or IPv6 (bits 128) prefixes.
 func OpenLPM[V any](s Spec, bits int, opts ...Option) (*LPM[V], error) {
-	c, kc, vc, err := prepareLPM[V](bits, opts)
+	c, kc, vc, err := prepareLPM[V](bits, opts, openTakes)
 	if err != nil {
 		return nil, &Error{Op: "open", Map: s.Name, Err: err}
 	}
@@ -42,7 +42,7 @@ func WrapLPM[V any](m *ebpf.Map, opts ...Option) (*LPM[V], error) {
 		return nil, &Error{Op: "wrap", Map: "map", Err: errors.New("the map is nil")}
 	}
 	bits := 8 * (int(m.KeySize()) - 4)
-	c, kc, vc, err := prepareLPM[V](bits, opts)
+	c, kc, vc, err := prepareLPM[V](bits, opts, wrapTakes)
 	if err != nil {
 		return nil, &Error{Op: "wrap", Map: "map", Err: err}
 	}
@@ -58,8 +58,8 @@ func lpmOf[V any](m *Map[netip.Prefix, V], bits int, err error) (*LPM[V], error)
 	return &LPM[V]{m, bits}, nil
 }
 
-func prepareLPM[V any](bits int, opts []Option) (*config, codec[netip.Prefix], codec[V], error) {
-	c, err := configure(opts)
+func prepareLPM[V any](bits int, opts []Option, takes []string) (*config, codec[netip.Prefix], codec[V], error) {
+	c, err := configure(opts, takes)
 	vc, verr := direct[V]("value")
 	if bits != 32 && bits != 128 {
 		err = errors.Join(err, fmt.Errorf("a prefix has 32 or 128 bits, not %d", bits))

@@ -51,7 +51,7 @@ type scratch struct{ key, value []byte }
 // Errors: [ErrLayout] (as *[LayoutError], one for each field), [ErrIncompatible], [ErrInUse], *[PermissionError].
 // Capabilities: CAP_BPF, and for the BTF of a map that others made CAP_SYS_ADMIN; see [Stat].
 func Open[K, V any](s Spec, opts ...Option) (*Map[K, V], error) {
-	c, kc, vc, err := prepare[K, V](opts)
+	c, kc, vc, err := prepare[K, V](opts, openTakes)
 	if err != nil {
 		return nil, &Error{Op: "open", Map: s.Name, Err: err}
 	}
@@ -61,15 +61,15 @@ func Open[K, V any](s Spec, opts ...Option) (*Map[K, V], error) {
 // Wrap takes over a map that somebody else made or loaded, checks it as Open does, and closes it with [Map.Close].
 // [WithPin] is no option here: the handle knows where it is pinned.
 func Wrap[K, V any](m *ebpf.Map, opts ...Option) (*Map[K, V], error) {
-	c, kc, vc, err := prepare[K, V](opts)
+	c, kc, vc, err := prepare[K, V](opts, wrapTakes)
 	if err != nil {
 		return nil, &Error{Op: "wrap", Map: "map", Err: err}
 	}
 	return wrap(m, plainFace, c, kc, vc)
 }
 
-func prepare[K, V any](opts []Option) (*config, codec[K], codec[V], error) {
-	c, cerr := configure(opts)
+func prepare[K, V any](opts []Option, takes []string) (*config, codec[K], codec[V], error) {
+	c, cerr := configure(opts, takes)
 	kc, kerr := direct[K]("key")
 	vc, verr := direct[V]("value")
 	return c, kc, vc, errors.Join(cerr, kerr, verr)
@@ -156,6 +156,10 @@ func (m *Map[K, V]) Put(k K, v V) error { return m.update("put", k, v, ebpf.Upda
 func (m *Map[K, V]) Create(k K, v V) error { return m.update("create", k, v, ebpf.UpdateNoExist) }
 
 func (m *Map[K, V]) update(op string, k K, v V, flags ebpf.MapUpdateFlags) error {
+	if m.shadows() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+	}
 	s := m.pool.Get().(*scratch)
 	err := m.kc.put(s.key, k)
 	if err == nil {
@@ -164,7 +168,7 @@ func (m *Map[K, V]) update(op string, k K, v V, flags ebpf.MapUpdateFlags) error
 	if err == nil {
 		err = m.b.Update(s.key, s.value, flags)
 	}
-	if m.cfg.audit > 0 {
+	if m.shadows() {
 		m.wrote(s.key, s.value, err)
 	}
 	m.pool.Put(s)
@@ -173,6 +177,10 @@ func (m *Map[K, V]) update(op string, k K, v V, flags ebpf.MapUpdateFlags) error
 
 // Delete deletes one key and says whether it was there. In an array it writes zeros, and the slot was there.
 func (m *Map[K, V]) Delete(k K) (bool, error) {
+	if m.shadows() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+	}
 	s := m.pool.Get().(*scratch)
 	defer m.pool.Put(s)
 	err := m.kc.put(s.key, k)
@@ -183,7 +191,7 @@ func (m *Map[K, V]) Delete(k K) (bool, error) {
 		err = m.b.Delete(s.key)
 	}
 	missing := errors.Is(err, syscall.ENOENT)
-	if m.cfg.audit > 0 {
+	if m.shadows() {
 		if missing {
 			m.erased(s.key, nil)
 		} else {

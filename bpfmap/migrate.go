@@ -27,7 +27,7 @@ type fill[K, V any] func(old Old, k *K, v *V) (keep bool, err error)
 // A map that a program uses cannot be replaced like this, the program would go on with the old one: [ErrInUse], also
 // when CAP_SYS_ADMIN is missing to look at every program. Use [Migrate] together with the exchange of the program.
 func WithMigration[K, V any](fillIn func(old Old, k *K, v *V) (keep bool, err error)) Option {
-	return option(func(c *config) { c.migrate = fill[K, V](fillIn) })
+	return option{"WithMigration", func(c *config) { c.migrate = fill[K, V](fillIn) }}
 }
 
 // Migration replaces a pinned map step by step, for a caller that exchanges a program in between: Copy, load the program
@@ -46,7 +46,7 @@ type Migration[K, V any] struct {
 // Migrate opens the map at [WithPin] and makes a new one of the wanted kind beside it, pinned as path-next and empty.
 // It does not ask who uses the old map. [WithMigration] gives the fill function. Close the new map, or Abort.
 func Migrate[K, V any](s Spec, opts ...Option) (*Migration[K, V], error) {
-	c, kc, vc, err := prepare[K, V](opts)
+	c, kc, vc, err := prepare[K, V](opts, migrateTakes)
 	if err == nil && c.pin == "" {
 		err = errors.New("WithPin is missing")
 	}
@@ -294,7 +294,7 @@ func gone(err error) error {
 // Undo puts the map back that a migration replaced, by one rename. What was written to the new map since is lost, and
 // so is the new map, unless something else holds it. ENOENT when there is nothing to go back to.
 func Undo(pin string, opts ...Option) error {
-	c, err := configure(opts)
+	c, err := configure(opts, undoTakes)
 	if err == nil {
 		err = checkPin(pin)
 	}

@@ -33,15 +33,16 @@ type Nested[K, IK, IV any] struct {
 
 // OpenNested is [Open] for a map of maps. Inner maps are made to inner. Reading the contents of an inner map that this
 // process did not make needs CAP_SYS_ADMIN: maps are found by id.
+//
+// Options: [WithSystem], [WithPin], [WithReadOnly], [WithMaxDelete], [WithProgram], [WithObserver]. [WithMigration] is none
+// of them: an outer map has no entries of its own to carry over. Remove the pin of one that is [ErrIncompatible] and let
+// Sync fill the next.
 func OpenNested[K, IK, IV any](s, inner Spec, opts ...Option) (*Nested[K, IK, IV], error) {
 	fail := func(err error) error { return &Error{Op: "open", Map: s.Name, Err: err} }
-	c, err := configure(opts)
+	c, err := configure(opts, nestedTakes)
 	kc, kerr := direct[K]("key")
 	ik, ikerr := direct[IK]("inner key")
 	iv, iverr := direct[IV]("inner value")
-	if c.owned != nil || len(c.ignore) > 0 || c.migrate != nil || c.audit > 0 {
-		err = errors.Join(err, errors.New("WithOwned, WithIgnore, WithMigration and WithAudit are for maps with values"))
-	}
 	if err := errors.Join(err, kerr, ikerr, iverr); err != nil {
 		return nil, fail(err)
 	}
@@ -130,7 +131,7 @@ func (n *Nested[K, IK, IV]) open(key []byte, id uint32) (*Map[IK, IV], error) {
 	if err != nil {
 		return nil, permission(err, needID)
 	}
-	c, kc, vc, err := prepare[IK, IV]([]Option{WithSystem(n.cfg.sys)})
+	c, kc, vc, err := prepare[IK, IV]([]Option{WithSystem(n.cfg.sys)}, wrapTakes)
 	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -155,7 +156,7 @@ func (n *Nested[K, IK, IV]) hold(key []byte, m *Map[IK, IV]) (err error) {
 }
 
 // Put puts maps into slots, all of them in one call and one grace period where the kernel has batches. What is put
-// belongs to n from then on, also when it fails for other slots. The maps they replace are closed.
+// belongs to n from then on, and is closed when it does not get its slot. The maps they replace are closed.
 func (n *Nested[K, IK, IV]) Put(seq iter.Seq2[K, *Map[IK, IV]]) (Report, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -185,6 +186,9 @@ func (n *Nested[K, IK, IV]) put(ctx context.Context, seq iter.Seq2[K, *Map[IK, I
 		at++
 	}
 	if err := n.cfg.undivided(n.t); err != nil {
+		for _, m := range maps {
+			err = errors.Join(err, m.Close())
+		}
 		return r, err
 	}
 	failed := map[int]bool{}
@@ -231,12 +235,17 @@ func (n *Nested[K, IK, IV]) filled(entries iter.Seq2[IK, IV]) (*Map[IK, IV], Rep
 
 // Sync makes the outer map hold exactly these sets. A slot whose inner map holds its set already is left alone, the
 // others get a fresh map, all in one call; slots nobody wants are emptied. An inner map that may not be read, for lack
-// of CAP_SYS_ADMIN, counts as different. Written and Deleted count slots.
+// of CAP_SYS_ADMIN, counts as different. Written and Deleted count slots; over the budget of [WithMaxDelete] none is
+// emptied. A pin or a program that has another map ([WithPin], [WithProgram]) stops it before the first write.
 func (n *Nested[K, IK, IV]) Sync(ctx context.Context, desired iter.Seq2[K, iter.Seq2[IK, IV]]) (Report, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	r, err := n.sync(ctx, desired)
-	return r, n.t.fail("sync", err)
+	err = n.t.fail("sync", err)
+	if n.cfg.observe != nil && (err != nil || r.Written+r.Deleted > 0) {
+		n.cfg.observe(Event{Map: n.t.name, Result: Result{Report: r, Max: int(n.t.info.MaxEntries), Audited: true}, Err: err})
+	}
+	return r, err
 }
 
 func (n *Nested[K, IK, IV]) sync(ctx context.Context, desired iter.Seq2[K, iter.Seq2[IK, IV]]) (Report, error) {
@@ -252,35 +261,41 @@ func (n *Nested[K, IK, IV]) sync(ctx context.Context, desired iter.Seq2[K, iter.
 	if err != nil {
 		return Report{}, err
 	}
-	fresh := map[string]*Map[IK, IV]{}
+	used := len(there)
+	wanted := map[string]bool{}
 	var slots []Entry[K, *Map[IK, IV]]
+	// drop gives up the maps that are in no slot yet.
+	drop := func(err error) (Report, error) {
+		for _, s := range slots {
+			err = errors.Join(err, s.Value.Close())
+		}
+		return Report{}, err
+	}
 	for k, entries := range desired {
 		key := block(n.t.ks)
-		if err = n.kc.put(key, k); err == nil && fresh[string(key)] != nil {
-			err = errors.New("wanted twice")
+		if err := n.kc.put(key, k); err != nil {
+			return drop(fmt.Errorf("%v: %w", k, err))
 		}
-		if err != nil {
-			err = fmt.Errorf("%v: %w", k, err)
-			break
+		if wanted[string(key)] {
+			return drop(fmt.Errorf("%v is wanted twice", k))
 		}
+		wanted[string(key)] = true
 		id, ok := there[string(key)]
 		delete(there, string(key))
 		if ok && n.same(ctx, key, id, entries) {
 			continue
 		}
-		m, _, ferr := n.filled(entries)
-		if ferr != nil {
-			err = fmt.Errorf("%v: %w", k, ferr)
-			break
+		m, _, err := n.filled(entries)
+		if err != nil {
+			return drop(fmt.Errorf("%v: %w", k, err))
 		}
-		fresh[string(key)] = m
 		slots = append(slots, Entry[K, *Map[IK, IV]]{k, m})
 	}
-	if err != nil {
-		for _, m := range fresh {
-			err = errors.Join(err, m.Close())
-		}
-		return Report{}, err
+	if len(slots)+len(there) == 0 {
+		return Report{}, nil
+	}
+	if err := n.cfg.undivided(n.t); err != nil {
+		return drop(err)
 	}
 	var r Report
 	if len(slots) > 0 {
@@ -292,17 +307,19 @@ func (n *Nested[K, IK, IV]) sync(ctx context.Context, desired iter.Seq2[K, iter.
 			}
 		})
 	}
+	if refused := n.cfg.budget.refuses(len(there), used); refused != nil {
+		return r, errors.Join(err, refused)
+	}
 	var stale []byte
 	for key := range there {
 		stale = append(stale, key...)
 	}
-	count := len(stale) / n.t.ks
-	r.Deleted, r.Missing = n.t.erase(ctx, stale, count, func(i int, err error) bool {
+	r.Deleted, r.Missing = n.t.erase(ctx, stale, len(there), func(i int, err error) bool {
 		r.Failures = append(r.Failures, Failure{i, n.kc.get(stale[i*n.t.ks:]), n.t.explain(err)})
 		return true
 	})
 	if err == nil {
-		err = r.failure(len(slots) + count)
+		err = r.failure(len(slots) + len(there))
 	}
 	for key := range there {
 		err = errors.Join(err, n.hold([]byte(key), nil))

@@ -23,20 +23,20 @@ type PerCPU[K, V any] struct {
 
 // OpenPerCPU is [Open] for per-CPU maps.
 func OpenPerCPU[K, V any](s Spec, opts ...Option) (*PerCPU[K, V], error) {
-	return perCPUOf(s.Name, opts, func(c *config, kc codec[K], vc codec[[]V]) (*Map[K, []V], error) {
+	return perCPUOf(s.Name, opts, openTakes, func(c *config, kc codec[K], vc codec[[]V]) (*Map[K, []V], error) {
 		return open(s, cpuFace, c, kc, vc)
 	})
 }
 
 // WrapPerCPU is [Wrap] for per-CPU maps.
 func WrapPerCPU[K, V any](m *ebpf.Map, opts ...Option) (*PerCPU[K, V], error) {
-	return perCPUOf("map", opts, func(c *config, kc codec[K], vc codec[[]V]) (*Map[K, []V], error) {
+	return perCPUOf("map", opts, wrapTakes, func(c *config, kc codec[K], vc codec[[]V]) (*Map[K, []V], error) {
 		return wrap(m, cpuFace, c, kc, vc)
 	})
 }
 
-func perCPUOf[K, V any](name string, opts []Option, face func(*config, codec[K], codec[[]V]) (*Map[K, []V], error)) (*PerCPU[K, V], error) {
-	c, kc, one, err := prepare[K, V](opts)
+func perCPUOf[K, V any](name string, opts []Option, takes []string, face func(*config, codec[K], codec[[]V]) (*Map[K, []V], error)) (*PerCPU[K, V], error) {
+	c, kc, one, err := prepare[K, V](opts, takes)
 	var cpus int
 	if err == nil && len(c.ignore) > 0 {
 		err = fmt.Errorf("WithIgnore: no value of a per-CPU map is compared")

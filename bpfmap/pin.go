@@ -38,9 +38,6 @@ func open[K, V any](s Spec, f face, c *config, kc codec[K], vc codec[V]) (*Map[K
 		return nil, fail(err)
 	}
 	if c.pin == "" {
-		if c.readOnly || c.migrate != nil {
-			return nil, fail(errors.New("WithReadOnly and WithMigration need WithPin"))
-		}
 		b, err := c.sys.Create(want)
 		if err != nil {
 			return nil, fail(permission(err, needCreate))
@@ -119,9 +116,6 @@ func (c *config) adopt(info Info) {
 // wrap puts a face on a map that somebody else opened.
 func wrap[K, V any](h *ebpf.Map, f face, c *config, kc codec[K], vc codec[V]) (*Map[K, V], error) {
 	fail := func(err error) error { return &Error{Op: "wrap", Map: "map", Err: err} }
-	if c.pin != "" || c.migrate != nil || c.readOnly {
-		return nil, fail(errors.New("WithPin, WithMigration and WithReadOnly are options of Open"))
-	}
 	b, err := handle(h)
 	if err != nil {
 		return nil, fail(err)

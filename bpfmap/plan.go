@@ -314,13 +314,18 @@ func (m *Map[K, V]) judge(p *Plan[K, V]) {
 			p.Overflow = max(0, len(p.Add)-room-len(p.Delete))
 		}
 	}
-	n, ours := len(p.Delete), p.Used-p.Foreign
-	switch b := m.cfg.budget; {
+	p.Refused = m.cfg.budget.refuses(len(p.Delete), p.Used-p.Foreign)
+}
+
+// refuses says why n of so many keys of ours may not be deleted.
+func (b Budget) refuses(n, ours int) error {
+	switch {
 	case b.Max > 0 && n > b.Max:
-		p.Refused = &BudgetError{n, ours, fmt.Sprintf("more than Budget.Max %d", b.Max)}
+		return &BudgetError{n, ours, fmt.Sprintf("more than Budget.Max %d", b.Max)}
 	case b.Percent > 0 && (n-b.Free)*100 > b.Percent*ours:
-		p.Refused = &BudgetError{n, ours, fmt.Sprintf("more than Budget.Percent %d beyond Budget.Free %d", b.Percent, b.Free)}
+		return &BudgetError{n, ours, fmt.Sprintf("more than Budget.Percent %d beyond Budget.Free %d", b.Percent, b.Free)}
 	}
+	return nil
 }
 
 // empty says that every byte that is compared is zero.

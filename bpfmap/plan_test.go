@@ -46,12 +46,18 @@ func TestSyncConverges(t *testing.T) {
 						}
 					}
 					for range r.IntN(6) { // others, or we ourselves past the plan
-						if k := r.Uint32N(48); r.IntN(2) == 0 {
-							ok(t, m.Put(k, r.Uint32N(5)))
-						} else {
-							_, err := m.Delete(k)
-							ok(t, err)
+						var err error
+						switch k := r.Uint32N(48); r.IntN(4) {
+						case 0:
+							err = m.Put(k, r.Uint32N(5))
+						case 1:
+							_, err = m.Delete(k)
+						case 2:
+							_, err = m.PutAll(sorted(numbers(int(k), 3)))
+						default:
+							_, err = m.DeleteAll(slices.Values([]uint32{k, k + 1, k + 1}))
 						}
+						ok(t, err)
 					}
 					res, err := m.Sync(t.Context(), sorted(desired))
 					if err != nil && !errors.Is(err, bpfmap.ErrNotConverging) { // we do interfere in every pass
@@ -340,6 +346,27 @@ func TestNotConverging(t *testing.T) {
 	same(t, "told", told, []bool{false, false, false, true, true, true, true, false})
 }
 
+// TestLRUWithRoom: what is missing from an LRU that has room was deleted, not evicted, and comes back in every pass.
+func TestLRUWithRoom(t *testing.T) {
+	t.Parallel()
+	worlds(t, func(t *testing.T, w world) {
+		for name, flags := range map[string]uint32{"one list": 0, "a list per CPU": 1 << 1} {
+			m := open[uint32, uint32](t, w, bpfmap.Spec{Name: "lru", Type: ebpf.LRUHash, MaxEntries: 10_000, Flags: flags})
+			for pass := range 6 {
+				res, err := m.Sync(t.Context(), sorted(numbers(1, 100)))
+				if errors.Is(err, bpfmap.ErrNotConverging) != (pass > 2) {
+					t.Errorf("%s, pass %d: %v", name, pass, err)
+				}
+				if pass > 0 && res.Added != 1 || res.RequeueAfter != 0 {
+					t.Errorf("%s, pass %d writes %d and waits %v", name, pass, res.Added, res.RequeueAfter)
+				}
+				_, err = m.Delete(1) // somebody else, every time
+				ok(t, err)
+			}
+		}
+	})
+}
+
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	w, _ := memory()
@@ -407,5 +434,27 @@ func TestFaults(t *testing.T) {
 		_, err = m.Sync(t.Context(), sorted(desired))
 		ok(t, err)
 		same(t, fmt.Sprintf("after call %d had failed", n), all[uint32, uint32](t, m), desired)
+	}
+}
+
+// TestGenerations goes through many times more keys than the map has room for: what is remembered about the dead goes.
+func TestGenerations(t *testing.T) {
+	t.Parallel()
+	for _, audit := range []time.Duration{0, time.Hour} {
+		w, _ := memory()
+		m := open[uint32, uint32](t, w, bpfmap.Spec{Name: "generations", MaxEntries: 4096}, bpfmap.WithAudit(audit))
+		for gen := range 12 {
+			want := numbers(1500*gen, 2000) // a quarter stays
+			res, err := m.Sync(t.Context(), sorted(want))
+			ok(t, err)
+			added := 1500
+			if gen == 0 {
+				added = 2000
+			}
+			same(t, fmt.Sprintf("audit %v, generation %d", audit, gen), []int{res.Added, res.Changed, res.Used}, []int{added, 0, 2000})
+			if diff := cmp.Diff(want, all[uint32, uint32](t, m)); diff != "" {
+				t.Fatalf("audit %v, generation %d:\n%s", audit, gen, diff)
+			}
+		}
 	}
 }

@@ -39,13 +39,13 @@ type RingStat struct {
 
 // WithLost names the counter of lost records, see [Ring].
 func WithLost(counter *PerCPU[uint32, uint64]) Option {
-	return option(func(c *config) { c.lost = counter })
+	return option{"WithLost", func(c *config) { c.lost = counter }}
 }
 
 // OpenRing is [Open] for a ring buffer. MaxEntries is its size in bytes.
 func OpenRing[E any](s Spec, opts ...Option) (*Ring[E], error) {
 	fail := func(err error) error { return &Error{Op: "open", Map: s.Name, Err: err} }
-	c, err := configure(opts)
+	c, err := configure(opts, ringTakes)
 	ec, eerr := direct[E]("record")
 	if err := errors.Join(err, eerr); err != nil {
 		return nil, fail(err)
@@ -63,7 +63,7 @@ func OpenRing[E any](s Spec, opts ...Option) (*Ring[E], error) {
 
 // WrapRing is [Wrap] for a ring buffer.
 func WrapRing[E any](m *ebpf.Map, opts ...Option) (*Ring[E], error) {
-	c, err := configure(opts)
+	c, err := configure(opts, []string{"WithSystem", "WithLost"})
 	ec, eerr := direct[E]("record")
 	var b Backend
 	if err = errors.Join(err, eerr); err == nil {

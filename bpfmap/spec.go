@@ -16,7 +16,7 @@ import (
 type Spec struct {
 	Name       string       // at most 15 letters, digits and underscores
 	Type       ebpf.MapType // the zero value is the plain one of the face: Hash, PerCPUHash, LPMTrie, HashOfMaps, RingBuf
-	MaxEntries uint32       // for a ring buffer: bytes, a power of 2 and a multiple of the page size
+	MaxEntries uint32       // for a ring buffer: bytes, rounded up to a power of 2 and at least a page
 	Flags      uint32       // BPF_F_…
 }
 
@@ -82,6 +82,9 @@ func (s Spec) full(f face, key, value wire) (*ebpf.MapSpec, error) {
 		Name: s.Name, Type: s.Type, KeySize: uint32(key.size), ValueSize: uint32(value.size),
 		MaxEntries: s.MaxEntries, Flags: s.Flags | f.flags,
 	}
+	if s.Type == ebpf.RingBuf {
+		spec.MaxEntries = ringSize(s.MaxEntries)
+	}
 	if describable(s.Type) && key.typ != nil && value.typ != nil {
 		spec.Key, spec.Value = btfOf(key.typ), btfOf(value.typ)
 	}
@@ -103,8 +106,8 @@ func describable(t ebpf.MapType) bool {
 	return false
 }
 
-// differs lists how a map is not what was asked for. A size that the kernel rounds up is no difference: asking for 101
-// entries of an LRU with a list per CPU gives 102 with two CPUs, and so does asking again.
+// differs lists how a map is not what was asked for. A size that is rounded is no difference: asking for 101 entries of
+// an LRU with a list per CPU gives 102 with two CPUs, and so does asking again.
 func differs(spec *ebpf.MapSpec, info Info, cpus int) (out []string) {
 	add := func(what string, got, want any) { out = append(out, fmt.Sprintf("%s is %v, not %v", what, got, want)) }
 	if info.Type != spec.Type {
@@ -129,19 +132,24 @@ func differs(spec *ebpf.MapSpec, info Info, cpus int) (out []string) {
 	return out
 }
 
-// rounded is what the kernel makes of MaxEntries.
+// rounded is what becomes of MaxEntries when a map is made.
 func rounded(spec *ebpf.MapSpec, cpus int) uint32 {
 	n := spec.MaxEntries
 	switch {
 	case lru(spec.Type) && spec.Flags&flagNoCommonLRU != 0 && cpus > 0:
 		c := uint32(cpus)
 		return (n + c - 1) / c * c
-	case spec.Type == ebpf.RingBuf:
-		size := uint32(os.Getpagesize())
-		for size < n && size < 1<<31 {
-			size *= 2
-		}
-		return size
+	case spec.Type == ebpf.CPUMap && cpus > 0: // cilium/ebpf asks for no more than there are
+		return min(n, uint32(cpus))
 	}
 	return n
+}
+
+// ringSize is what the kernel takes: pages are of different sizes on different machines.
+func ringSize(n uint32) uint32 {
+	size := uint32(os.Getpagesize())
+	for size < n && size < 1<<31 {
+		size *= 2
+	}
+	return size
 }

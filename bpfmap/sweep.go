@@ -18,7 +18,7 @@ type Leftover struct {
 }
 
 // WithDelete makes [Sweep] remove what it finds.
-func WithDelete() Option { return option(func(c *config) { c.remove = true }) }
+func WithDelete() Option { return option{"WithDelete", func(c *config) { c.remove = true }} }
 
 // Sweep finds what is pinned below root, our pin root, and claimed by no path of claimed: programs, links and maps of an
 // earlier version, which may still run and use dead maps. Layouts beside a claimed map belong to it; a migration's
@@ -28,7 +28,7 @@ func WithDelete() Option { return option(func(c *config) { c.remove = true }) }
 // A directory in claimed claims everything below it. An error of one pin is yielded with it and the sweep goes on.
 func Sweep(root string, claimed []string, opts ...Option) iter.Seq2[Leftover, error] {
 	return func(yield func(Leftover, error) bool) {
-		c, err := configure(opts)
+		c, err := configure(opts, sweepTakes)
 		var pins []Pinned
 		if err == nil {
 			pins, err = c.sys.Pins(path.Clean(root))

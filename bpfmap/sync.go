@@ -19,7 +19,8 @@ import (
 // Result says what was found. An error comes with the result of what was done: elements that failed ([Report]),
 // [ErrBudget], [ErrSplitBrain], [ErrUnstable] when the map could not be read, and [ErrNotConverging] when pass after pass
 // finds gone or changed what the pass before had written. That last one is normal for an LRU near its capacity, which
-// evicts early: there, entries that were lost are then written back only now and then, see Result.RequeueAfter.
+// evicts early: there, and not where it has room, entries that were lost are then written back only now and then, see
+// Result.RequeueAfter.
 func (m *Map[K, V]) Sync(ctx context.Context, desired iter.Seq2[K, V]) (Result, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +46,8 @@ func (m *Map[K, V]) sync(ctx context.Context, desired iter.Seq2[K, V]) (Result, 
 	res := Result{
 		Unchanged: p.Unchanged, Foreign: p.Foreign, Drift: p.Drift, Gap: p.Gap, Used: p.Used, Max: p.Max, Audited: read,
 	}
-	hold, unsettled := m.plans.streak.pass(&p.undone, lru(m.info.Type), now)
+	evicts := m.evicts(p.undone.used + p.undone.n)
+	hold, unsettled := m.plans.streak.pass(&p.undone, evicts, now)
 	if hold {
 		dropLost(&p, m.ks, m.vs)
 	}
@@ -56,7 +58,7 @@ func (m *Map[K, V]) sync(ctx context.Context, desired iter.Seq2[K, V]) (Result, 
 	if res.Max > 0 {
 		res.Pressure = min(1, float64(res.Used)/float64(res.Max))
 	}
-	if unsettled != nil && lru(m.info.Type) {
+	if unsettled != nil && evicts {
 		res.RequeueAfter = m.plans.streak.next.Sub(now)
 	}
 	if m.cfg.audit > 0 {

@@ -19,6 +19,7 @@ type table struct {
 	name   string // for errors
 	ks, vs int    // bytes of a key and of a value as calls exchange them
 	cpus   int    // values for each key, 1 unless per-CPU
+	spare  int    // entries an LRU may be short of MaxEntries when it begins to evict
 
 	// What this type of map can do on this kernel, asked once. Without it the same is done element by element.
 	updates, lookups, deletes, takes bool
@@ -44,6 +45,16 @@ func newTable(sys System, b Backend, name string) (*table, error) {
 		}
 		t.vs = t.cpus * stride(t.vs)
 	}
+	if lru(info.Type) {
+		cpus, err := sys.CPUs()
+		if err != nil {
+			return nil, &Error{Op: "open", Map: name, Err: err}
+		}
+		t.spare = lruFree * cpus
+		if info.Flags&flagNoCommonLRU != 0 { // the list of one CPU is full before the others are touched
+			t.spare = int(info.MaxEntries) - int(info.MaxEntries)/cpus + lruFree
+		}
+	}
 	if ofMaps(info.Type) {
 		t.vs = 4
 	}
@@ -61,6 +72,12 @@ func perCPU(t ebpf.MapType) bool {
 func ofMaps(t ebpf.MapType) bool { return t == ebpf.ArrayOfMaps || t == ebpf.HashOfMaps }
 
 func lru(t ebpf.MapType) bool { return t == ebpf.LRUHash || t == ebpf.LRUCPUHash }
+
+// lruFree is how many free elements each CPU keeps to itself, while others evict (LOCAL_FREE_TARGET).
+const lruFree = 128
+
+// evicts says whether the kernel may push entries out when the map holds n.
+func (t *table) evicts(n int) bool { return lru(t.info.Type) && n+t.spare >= int(t.info.MaxEntries) }
 
 // array says that all keys exist always, so that taking one away means zeroing its value.
 func (t *table) array() bool { return t.info.Type == ebpf.Array || t.info.Type == ebpf.PerCPUArray }

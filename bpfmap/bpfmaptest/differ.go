@@ -133,14 +133,38 @@ func (d *differ) call(one, two bpfmap.Backend) (call, x, y string) {
 		j, err2 := two.DeleteBatch(keys, n)
 		return fmt.Sprintf("delete batch % x", keys), fmt.Sprint(i, answer(err)), fmt.Sprint(j, answer(err2))
 	default:
-		// The order of a hash table is its own business: only those with an order are compared.
+		how := d.next()
+		// The order of a hash table is its own business: it is read as a whole.
 		if d.spec.Type == ebpf.Hash || d.spec.Type == ebpf.PerCPUHash {
-			return "nothing", "", ""
+			return fmt.Sprintf("read all (delete: %t)", how%2 == 1), d.batch(one, nil, int(d.spec.MaxEntries), how%2 == 1), d.batch(two, nil, int(d.spec.MaxEntries), how%2 == 1)
 		}
-		k, v, w := d.key(), make([]byte, d.ks()), make([]byte, d.ks())
+		k := d.key()
+		if how%2 == 1 {
+			n := 1 + int(how/2)%6
+			return fmt.Sprintf("read %d after % x", n, k), d.batch(one, k, n, false), d.batch(two, k, n, false)
+		}
+		v, w := make([]byte, d.ks()), make([]byte, d.ks())
 		x, y = answer(one.NextKey(k, v)), answer(two.NextKey(k, w))
 		return fmt.Sprintf("next key after % x", k), fmt.Sprintf("%s % x", x, v), fmt.Sprintf("%s % x", y, w)
 	}
+}
+
+// batch reads up to n elements after a cursor and returns the answer as text: in the order they came, or sorted where
+// there is none.
+func (d *differ) batch(m bpfmap.Backend, cursor []byte, n int, take bool) string {
+	read := m.LookupBatch
+	if take {
+		read = m.LookupDeleteBatch
+	}
+	out, keys, values := make([]byte, max(4, d.ks())), make([]byte, n*d.ks()), make([]byte, n*d.vs)
+	got, err := read(cursor, out, keys, values, n)
+	elems := split(keys, values, d.ks(), d.vs, got)
+	if cursor == nil {
+		slices.SortFunc(elems, bytes.Compare)
+	} else if err == nil { // at the end it is nothing to go on from
+		elems = append(elems, out)
+	}
+	return fmt.Sprintf("%d %s % x", got, answer(err), elems)
 }
 
 // answer is an errno by number, so that wrapping does not matter.
@@ -159,10 +183,15 @@ func contents(m bpfmap.Backend, ks, vs, most int) ([][]byte, error) {
 	if err != nil && !errors.Is(err, syscall.ENOENT) {
 		return nil, err
 	}
-	var out [][]byte
+	out := split(keys, values, ks, vs, n)
+	slices.SortFunc(out, bytes.Compare)
+	return out, nil
+}
+
+// split makes one slice of each key and its value.
+func split(keys, values []byte, ks, vs, n int) (out [][]byte) {
 	for i := range n {
 		out = append(out, slices.Concat(keys[i*ks:(i+1)*ks], values[i*vs:(i+1)*vs]))
 	}
-	slices.SortFunc(out, bytes.Compare)
-	return out, nil
+	return out
 }

@@ -66,7 +66,7 @@ func Build(ctx context.Context, dir, name string) (Program, error) {
 
 // peers are the module paths whose versions decide what a figure means.
 var peers = []string{
-	"github.com/fluxcd/pkg/", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/cluster-api",
+	"github.com/cilium/", "github.com/fluxcd/pkg/", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/cluster-api",
 	"sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff/",
 }
 

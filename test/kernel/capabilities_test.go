@@ -58,6 +58,40 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
+// KumKeeHyun/perisco#3, cilium/ebpf#1617: EPERM was blamed on locked memory, which has nothing to do with it since 5.11.
+func TestReport_perisco_3(t *testing.T) {
+	pins(t)
+	var u unix.Utsname
+	ok(t, unix.Uname(&u))
+	if major, _ := strconv.Atoi(strings.SplitN(unix.ByteSliceToString(u.Release[:]), ".", 2)[0]); major < 6 {
+		t.Skip("locked memory may be the reason on kernels before 5.11")
+	}
+	out, err := start(t, "unprivileged")
+	ok(t, err)
+	if !strings.Contains(out, "operation not permitted: this needs CAP_BPF") || strings.Contains(strings.ToLower(out), "memlock") {
+		t.Errorf("without capabilities a map is refused with %q", out)
+	}
+}
+
+// childUnprivileged prints the error of making a map without capabilities.
+func childUnprivileged() error {
+	if err := drop(0); err != nil {
+		return err
+	}
+	_, err := bpfmap.Open[uint32, forward](table)
+	fmt.Println(err)
+	return nil
+}
+
+// drop leaves this thread so many capabilities, for good.
+func drop(caps uint64) error {
+	runtime.LockOSThread() // capabilities are those of the thread
+	set := [2]unix.CapUserData{
+		{Effective: uint32(caps), Permitted: uint32(caps)}, {Effective: uint32(caps >> 32), Permitted: uint32(caps >> 32)},
+	}
+	return unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &set[0])
+}
+
 type forward struct{ A, B uint64 }
 type backward struct{ B, A uint64 }
 
@@ -82,11 +116,7 @@ func childCapabilities() error {
 		return err
 	}
 
-	runtime.LockOSThread() // capabilities are those of the thread
-	set := [2]unix.CapUserData{
-		{Effective: uint32(caps), Permitted: uint32(caps)}, {Effective: uint32(caps >> 32), Permitted: uint32(caps >> 32)},
-	}
-	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &set[0]); err != nil {
+	if err := drop(caps); err != nil {
 		return err
 	}
 	pin := bpfmap.WithPin(dir + "/table")

@@ -92,6 +92,8 @@ func child(job string) int {
 		err = childMigrate()
 	case "capabilities":
 		err = childCapabilities()
+	case "unprivileged":
+		err = childUnprivileged()
 	default:
 		err = fmt.Errorf("no job %q", job)
 	}

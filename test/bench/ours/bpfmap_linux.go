@@ -5,18 +5,17 @@ package main
 
 import (
 	"context"
-	"encoding"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/ashlar-go/ashlar/bpfmap"
 	"github.com/ashlar-go/ashlar/bpfmap/bpfmaptest"
+	"github.com/ashlar-go/ashlar/test/bench/load"
 	"github.com/ashlar-go/ashlar/test/bench/side"
 )
 
@@ -34,7 +33,6 @@ var bpfmapBenches = []side.Bench{
 	{Name: "ebpf.iterate100k", Prepare: func() (side.Work, error) { return dump("ebpf") }},
 	{Name: "bpfmap.sync100k", Prepare: syncDrift},
 	{Name: "bpfmap.sync100k_insync", Prepare: inSync},
-	{Name: "ebpf.mapops100k", Prepare: mapOps},
 	{Name: "bpfmap.delta1000", Prepare: delta},
 	{Name: "ebpf.put1000", Prepare: put1000},
 	{Name: "bpfmap.nested32", Prepare: func() (side.Work, error) { return nested(true) }},
@@ -45,8 +43,8 @@ type mapValue struct{ A, B, C uint64 }
 
 const (
 	few   = 10_000
-	many  = 100_000
-	room  = many + many/8
+	many  = load.Flows
+	room  = load.FlowRoom
 	chunk = 4096
 )
 
@@ -216,27 +214,36 @@ func dump(who string) (side.Work, error) {
 	}}, nil
 }
 
-// drifter changes 1 % of a map behind everybody's back: 400 values, 300 keys gone, 300 keys too many. It is part of the
-// operation on both sides.
-type drifter struct{ r *rawMap }
+// drifter changes 1 % of a map behind everybody's back. It is part of the operation on both sides.
+type drifter struct {
+	r                    *rawMap
+	changed, gone, extra []uint64
+}
+
+func newDrifter(m *ebpf.Map) drifter {
+	d := drifter{r: newRaw(m, 24, chunk)}
+	d.changed, d.gone, d.extra = load.FlowDrift()
+	return d
+}
 
 func (d drifter) drift() error {
-	for i := range 400 {
-		d.r.set(i, uint64(i*97), 1<<40)
+	for _, do := range []struct {
+		cmd   uintptr
+		keys  []uint64
+		value uint64
+	}{
+		{unix.BPF_MAP_UPDATE_BATCH, d.changed, 1 << 40},
+		{unix.BPF_MAP_DELETE_BATCH, d.gone, 0},
+		{unix.BPF_MAP_UPDATE_BATCH, d.extra, 1 << 40},
+	} {
+		for i, k := range do.keys {
+			d.r.set(i, k, do.value)
+		}
+		if err := d.r.writes(do.cmd, len(do.keys)); err != nil {
+			return err
+		}
 	}
-	if err := d.r.writes(unix.BPF_MAP_UPDATE_BATCH, 400); err != nil {
-		return err
-	}
-	for i := range 300 {
-		d.r.set(i, uint64(50_000+i*101), 0)
-	}
-	if err := d.r.writes(unix.BPF_MAP_DELETE_BATCH, 300); err != nil {
-		return err
-	}
-	for i := range 300 {
-		d.r.set(i, uint64(many+i), 0)
-	}
-	return d.r.writes(unix.BPF_MAP_UPDATE_BATCH, 300)
+	return nil
 }
 
 func syncDrift() (side.Work, error) {
@@ -248,7 +255,7 @@ func syncDrift() (side.Work, error) {
 	if err != nil {
 		return side.Work{}, err
 	}
-	d := drifter{newRaw(m, 24, chunk)}
+	d := newDrifter(m)
 	return side.Work{Do: func() error {
 		if err := d.drift(); err != nil {
 			return err
@@ -257,7 +264,7 @@ func syncDrift() (side.Work, error) {
 		if err != nil && !errors.Is(err, bpfmap.ErrNotConverging) { // we are the ones who fight
 			return err
 		}
-		if res.Changed != 400 || res.Added != 300 || res.Deleted != 300 {
+		if res.Changed != len(d.changed) || res.Added != len(d.gone) || res.Deleted != len(d.extra) {
 			return fmt.Errorf("pass: %+v", res)
 		}
 		return nil
@@ -292,81 +299,6 @@ func inSync() (side.Work, error) {
 			return map[string]int64{"writes": n}
 		},
 	}, nil
-}
-
-// The peer is the reconciler of Cilium's pkg/bpf (NewMapOps). That package does not build outside its repository in
-// reasonable time, so its calls are made again here: Prune collects the wanted keys in a set of strings, walks the map
-// with one NEXT_KEY a key and deletes what is unknown one by one; Update then puts every entry, through the
-// BinaryMarshaler that its KeyValue interface asks for. Locks, the table and its transactions are left out, in its favour.
-type structBytes[T any] struct{ target *T }
-
-func (s structBytes[T]) MarshalBinary() ([]byte, error) {
-	return unsafe.Slice((*byte)(unsafe.Pointer(s.target)), unsafe.Sizeof(*s.target)), nil
-}
-
-type flow struct {
-	key   uint64
-	value mapValue
-}
-
-func (f *flow) BinaryKey() encoding.BinaryMarshaler   { return structBytes[uint64]{&f.key} }
-func (f *flow) BinaryValue() encoding.BinaryMarshaler { return structBytes[mapValue]{&f.value} }
-
-func mapOps() (side.Work, error) {
-	m, err := flows(many)
-	if err != nil {
-		return side.Work{}, err
-	}
-	var table []*flow
-	for k, v := range wanted {
-		table = append(table, &flow{k, v})
-	}
-	d := drifter{newRaw(m, 24, chunk)}
-	return side.Work{Do: func() error {
-		if err := d.drift(); err != nil {
-			return err
-		}
-		want := map[string]struct{}{}
-		for _, f := range table {
-			key, err := f.BinaryKey().MarshalBinary()
-			if err != nil {
-				return err
-			}
-			want[string(key)] = struct{}{}
-		}
-		var prune [][]byte
-		for key, left := any(nil), m.MaxEntries(); left > 0; left-- {
-			next, err := m.NextKeyBytes(key)
-			if err != nil {
-				return err
-			}
-			if next == nil {
-				break
-			}
-			if key = next; !has(want, next) {
-				prune = append(prune, next)
-			}
-		}
-		for _, key := range prune {
-			if err := m.Delete(key); err != nil {
-				return err
-			}
-		}
-		for _, f := range table {
-			if err := m.Put(f.BinaryKey(), f.BinaryValue()); err != nil {
-				return err
-			}
-		}
-		if len(prune) != 300 {
-			return fmt.Errorf("pruned %d", len(prune))
-		}
-		return nil
-	}}, nil
-}
-
-func has(set map[string]struct{}, key []byte) bool {
-	_, ok := set[string(key)]
-	return ok
 }
 
 // delta writes 1 000 changes that are known, between audits.
