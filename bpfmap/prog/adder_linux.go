@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -16,16 +17,30 @@ import (
 	"github.com/ashlar-go/ashlar/bpfmap"
 )
 
-// scratch is an empty map like another one, pinned in the version that is being put together.
-func (w *work) scratch(like *ebpf.Map, name string) (*ebpf.Map, error) {
+// scratch is an empty map for the values of another one, pinned in the version that is being put together. It forgets
+// nothing: what is missing from it would be added once more. So it is no LRU, and a table has room for other keys in the
+// second pass than in the first one, up to others of them.
+func (w *work) scratch(like *ebpf.Map, others uint32, name string) (*ebpf.Map, error) {
 	info, err := like.Info()
 	if err != nil {
 		return nil, err
 	}
-	m, err := ebpf.NewMap(&ebpf.MapSpec{
+	spec := &ebpf.MapSpec{
 		Name: "ashlar_base", Type: info.Type, KeySize: info.KeySize, ValueSize: info.ValueSize, MaxEntries: info.MaxEntries,
-		Flags: info.Flags & (unix.BPF_F_NO_PREALLOC | unix.BPF_F_NO_COMMON_LRU),
-	})
+	}
+	switch info.Type {
+	case ebpf.Hash, ebpf.LRUHash:
+		spec.Type = ebpf.Hash
+	case ebpf.PerCPUHash, ebpf.LRUCPUHash:
+		spec.Type = ebpf.PerCPUHash
+	default: // arrays have all of their keys from the beginning
+		others = 0
+	}
+	if others > 0 {
+		spec.Flags = unix.BPF_F_NO_PREALLOC
+		spec.MaxEntries = uint32(min(uint64(info.MaxEntries)+uint64(max(info.MaxEntries, others)), math.MaxUint32))
+	}
+	m, err := ebpf.NewMap(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -100,10 +115,11 @@ func addition(src, base, dst *ebpf.Map, words []Word, back bool) asm.Instruction
 	return append(out, asm.Mov.Imm(asm.R0, added), asm.Return().WithSymbol("out"))
 }
 
-func (m *move) addAll(ctx context.Context, keys [][]byte) error {
+func (m *move) addAll(ctx context.Context, keys [][]byte, first bool) error {
 	if len(keys) == 0 {
 		return nil
 	}
+	m.full = 0 // for each CPU they are the same
 	packet := make([]byte, keyAt+len(keys[0]))
 	for i, key := range keys {
 		if i%256 == 0 && ctx.Err() != nil {
@@ -127,7 +143,12 @@ func (m *move) addAll(ctx context.Context, keys [][]byte) error {
 			if try > 4 {
 				return fmt.Errorf("key %x: it is taken away again and again", key)
 			}
-			if err := createZero(missing, key); err != nil {
+			err = createZero(missing, key)
+			if got == noDst && !first && errors.Is(err, unix.E2BIG) {
+				m.full++
+				break
+			}
+			if err != nil {
 				return fmt.Errorf("key %x: %w", key, err)
 			}
 		}

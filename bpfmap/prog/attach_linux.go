@@ -6,9 +6,8 @@ package prog
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -17,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attachment is a program that runs at a hook as long as this process lives. [Attachment.Close] detaches it.
+// Attachment is a program that runs at a hook as long as this process lives. [Attachment.Close] detaches it. It is not safe
+// for concurrent use.
 type Attachment struct {
 	hook Hook
 	prog *ebpf.Program // in force, a handle of our own
@@ -130,6 +130,8 @@ func (h Hook) explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
 		return fmt.Errorf("%w%s: %w", ErrBusy, h.holder(), err)
+	case errors.Is(err, ErrGone):
+		return err
 	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENOLINK), errors.Is(err, os.ErrNotExist):
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	case errors.Is(err, link.ErrNotSupported), errors.Is(err, unix.EOPNOTSUPP):
@@ -143,17 +145,25 @@ func (h Hook) holder() string {
 	if h.kind != KindXDP {
 		return ""
 	}
+	var there []ebpf.ProgramID
+	_ = inNetns(h.netns, func() error {
+		index, err := ifindex(h.target)
+		if err == nil {
+			there, err = xdpAt(index)
+		}
+		return err
+	})
+	if len(there) == 0 {
+		return ""
+	}
 	it := new(link.Iterator)
 	defer it.Close()
-	index := 0
-	_ = inNetns(h.netns, func() (err error) { index, err = ifindex(h.target); return err })
 	for it.Next() {
-		info, err := it.Link.Info()
-		if err == nil && info.XDP() != nil && index != 0 && info.XDP().Ifindex == uint32(index) {
+		if info, err := it.Link.Info(); err == nil && info.XDP() != nil && slices.Contains(there, info.Program) {
 			return fmt.Sprintf(" by program %d of link %d", info.Program, info.ID)
 		}
 	}
-	return ""
+	return fmt.Sprintf(" by program %d", there[0])
 }
 
 // trampoline is a stub that jumps to the program in a slot. What the slot is empty of, the stub lets pass.
@@ -232,57 +242,6 @@ func (at *point) current() (ebpf.ProgramID, error) {
 	return info.Program, nil
 }
 
-// lost says whether the link has lost its target, or holds another one than the name means now.
-func (at *point) lost() (detached, moved bool, err error) {
-	info, err := at.link.Info()
-	if err != nil {
-		return false, false, err
-	}
-	var has, want uint64
-	switch at.hook.kind {
-	case KindTCX, KindXDP:
-		if tcx := info.TCX(); tcx != nil {
-			has = uint64(tcx.Ifindex)
-		} else if xdp := info.XDP(); xdp != nil {
-			has = uint64(xdp.Ifindex)
-		}
-	case KindCgroup:
-		if cg := info.Cgroup(); cg != nil {
-			has = cg.CgroupId
-		}
-	default:
-		return false, false, nil
-	}
-	want, err = at.hook.number()
-	if errors.Is(err, ErrGone) {
-		return has == 0, has != 0, nil
-	}
-	return has == 0, has != 0 && has != want, err
-}
-
-// number is how the kernel calls the target now: index of the interface, id of the cgroup.
-func (h Hook) number() (n uint64, err error) {
-	switch h.kind {
-	case KindXDP, KindTCX:
-		err = inNetns(h.netns, func() error {
-			index, err := ifindex(h.target)
-			n = uint64(index)
-			return err
-		})
-	case KindCgroup:
-		var stat unix.Stat_t
-		if err = unix.Stat(h.target, &stat); err == nil {
-			n = stat.Ino
-		}
-	default:
-		n = 1
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrGone, err)
-	}
-	return n, nil
-}
-
 // detach takes the program away before it returns, where the kernel can.
 func (at *point) detach() error {
 	if at.hook.kind == KindSocketFilter {
@@ -306,48 +265,6 @@ func (at *point) close() error {
 		errs = append(errs, at.jump.Close())
 	}
 	return errors.Join(errs...)
-}
-
-func ifindex(name string) (int, error) {
-	iface, err := net.InterfaceByName(name)
-	if err != nil {
-		return 0, fmt.Errorf("interface %s: %w: %w", name, unix.ENODEV, err)
-	}
-	return iface.Index, nil
-}
-
-// inNetns runs f in a network namespace. A network namespace belongs to a thread, so f gets one for itself, and one that
-// cannot be brought back is thrown away by ending its goroutine while it is locked to it.
-func inNetns(path string, f func() error) error {
-	if path == "" {
-		return f()
-	}
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		err, back := func() (err error, back bool) {
-			home, err := os.Open("/proc/thread-self/ns/net")
-			if err != nil {
-				return err, true
-			}
-			defer home.Close()
-			there, err := os.Open(path)
-			if err != nil {
-				return fmt.Errorf("%w: network namespace: %w", ErrGone, err), true
-			}
-			defer there.Close()
-			if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
-				return fmt.Errorf("enter network namespace %s: %w", path, err), true
-			}
-			err = f()
-			return err, unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil
-		}()
-		if back {
-			runtime.UnlockOSThread()
-		}
-		done <- err
-	}()
-	return <-done
 }
 
 func programID(p *ebpf.Program) (ebpf.ProgramID, error) {

@@ -3,7 +3,11 @@
 
 package prog
 
-import "iter"
+import (
+	"iter"
+
+	"github.com/cilium/ebpf"
+)
 
 // Support says whether a kind of hook can be used here.
 type Support struct {
@@ -46,19 +50,20 @@ func Check() []Support {
 
 // Occupant is a slot that was found under a root, or a link outside of it.
 type Occupant struct {
-	Slot     string   // name of the folder, "" for a link that is no slot's
-	Hook     string   // as far as the link says: "tcx ifindex 3", "perf_event", …
-	Program  uint32   // id of the program in force, 0 for none
-	Name     string   // of the program, "" where that needs CAP_SYS_ADMIN
-	Digest   string   // of its object, "" when it is none of the slot's versions
-	Previous string   // digest of the version that is kept
-	Maps     []string // names of its maps; ids where the names need CAP_SYS_ADMIN
-	Holder   string   // process that changed the slot last
-	Problem  string   // what is wrong, "" for nothing: "target is gone", "another program is in force", …
+	Slot     string         // name of the folder, "" for a link that is no slot's
+	Hook     string         // as far as the link says: "tcx/ingress ifindex 3", "tracepoint sched_switch", …
+	Program  ebpf.ProgramID // in force, 0 for none
+	Name     string         // of the program, "" where that needs CAP_SYS_ADMIN
+	Digest   string         // of its object, "" when it is none of the slot's versions
+	Previous string         // digest of the version that is kept
+	Maps     []string       // names of its maps; ids where the names need CAP_SYS_ADMIN
+	Holder   string         // process that changed the slot last; of other links the user that loaded the program
+	Problem  string         // what is wrong, "" for nothing: "target is gone", "another program is in force", …
 }
 
 // Inventory lists what is attached: every slot under root, then every other link of this machine. What is attached by
 // others can only be listed with CAP_SYS_ADMIN; without it the last element is an error that says so, after the slots.
+// What was attached without a link, as tc filters and older tools do, is not in it.
 func Inventory(root string) iter.Seq2[Occupant, error] {
 	return func(yield func(Occupant, error) bool) { inventory(root, yield) }
 }

@@ -132,7 +132,7 @@ func module(k Kind) string {
 	}
 	list, err := os.ReadFile("/sys/kernel/security/lsm")
 	if err != nil {
-		return fmt.Sprintf("cannot tell whether bpf is among the security modules: %v", err)
+		return fmt.Sprintf("cannot tell whether bpf is among the security modules: %v: mount -t securityfs securityfs /sys/kernel/security", err)
 	}
 	if !strings.Contains(","+strings.TrimSpace(string(list))+",", ",bpf,") {
 		return fmt.Sprintf("bpf is not among the security modules (%s): boot with lsm=…,bpf", strings.TrimSpace(string(list)))

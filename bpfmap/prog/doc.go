@@ -17,7 +17,7 @@
 //	})
 //	return reconcile.Result{RequeueAfter: res.RequeueAfter}, err
 //
-// An object goes through Verified → Loaded → Probed → Active → Draining, and the one before through Draining → Retired;
+// A release goes through Verified → Loaded → Probed → Active → Draining, and the one before through Draining → Retired;
 // until then a [Slot.Rollback], or a health function that says no, is one swap back. [Load] and [Attach] do the parts by
 // themselves, without pins.
 //
@@ -51,7 +51,7 @@
 // # RBAC
 //
 // None. Capabilities: CAP_BPF and CAP_NET_ADMIN for packets, CAP_PERFMON for tracepoints. CAP_SYS_ADMIN only for
-// what others have attached ([Inventory]); nothing here needs it otherwise.
+// what others have attached ([Inventory]) and to enter a network namespace ([Hook.In]).
 //
 // # Not for
 //

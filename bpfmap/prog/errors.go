@@ -35,8 +35,8 @@ var (
 	ErrMap = errors.New("map cannot be kept")
 	// ErrProbe: a golden packet or the health function says no.
 	ErrProbe = errors.New("program does not work")
-	// ErrFailedBefore: this object was rolled back; see [Release.Again].
-	ErrFailedBefore = errors.New("object was rolled back before")
+	// ErrFailedBefore: this program of this object was rolled back; see [Release.Again].
+	ErrFailedBefore = errors.New("release was rolled back before")
 	// ErrName: a name is not fit to be a pin.
 	ErrName = errors.New("name cannot be a pin")
 	// ErrNothing: there is nothing to roll back to.
@@ -74,6 +74,9 @@ type ConflictError struct {
 
 // Error names the holder.
 func (e *ConflictError) Error() string {
+	if e.Program != 0 && e.Slot == "" {
+		return fmt.Sprintf("%v: program %d is in force, which is not the one that was put there", ErrConflict, e.Program)
+	}
 	if e.Program != 0 {
 		return fmt.Sprintf("%v: program %d is in force, which slot %s has not put there", ErrConflict, e.Program, e.Slot)
 	}

@@ -53,7 +53,7 @@ func ExampleLimits() {
 	_, err := prog.Load(count(), prog.Unsigned, prog.Want{Program: "on_tcx", Hook: prog.TCX("eth0", prog.Ingress)},
 		prog.WithLimits(prog.Limits{MapMemory: 4096}))
 	fmt.Println(err)
-	// Output: load on_tcx: object exceeds a limit: map bytes, with map flows (12288, at most 4096)
+	// Output: load on_tcx: object exceeds a limit: map bytes, with map flows (98304, at most 4096)
 }
 
 func ExampleUnsigned() {
@@ -128,12 +128,12 @@ func ExampleSlot_Sync() {
 }
 
 func ExampleSlot_Plan() {
-	plan, err := flows().Plan(count())
+	plan, err := flows().Plan(prog.Release{Object: count(), Program: "on_tcx"})
 	fmt.Println(plan.Empty(), err)
-	fmt.Println(prog.Plan{Verb: prog.Upgrade, Why: "another object is in force"})
+	fmt.Println(prog.Plan{Verb: prog.Upgrade, Why: "another program is in force"})
 	// Output:
 	// false plan flows: / is not in a bpf file system: mount one with mount -t bpf bpf /: not supported
-	// Upgrade: another object is in force
+	// Upgrade: another program is in force
 }
 
 func ExampleSlot_Recover() {

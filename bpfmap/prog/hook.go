@@ -162,7 +162,8 @@ func SocketFilter(c syscall.Conn) Hook {
 }
 
 // In returns the hook in another network namespace, given by its file, such as /run/netns/blue or /proc/42/ns/net. Only
-// interfaces are in one. The calling thread stays where it is.
+// interfaces are in one. The calling thread stays where it is. It takes CAP_SYS_ADMIN; a process that is in the namespace
+// already needs neither.
 func (h Hook) In(netns string) Hook {
 	if h.kind != KindXDP && h.kind != KindTCX && h.declared == nil {
 		h.declared = fmt.Errorf("%w: %s is in no network namespace", ErrHook, h)
@@ -175,7 +176,11 @@ func (h Hook) In(netns string) Hook {
 }
 
 func (h Hook) named(what, name string) Hook {
-	if h.declared == nil && (name == "" || len(name) > 128 || slices.ContainsFunc([]rune(name), func(r rune) bool {
+	longest := 128
+	if what == "interface" {
+		longest = 15 // IFNAMSIZ and its zero
+	}
+	if h.declared == nil && (name == "" || len(name) > longest || slices.ContainsFunc([]rune(name), func(r rune) bool {
 		return r <= ' ' || r == '/' || r == 0x7f
 	}) || name == "." || name == "..") {
 		h.declared = fmt.Errorf("%w: %s %.80q", ErrHook, what, name)

@@ -57,7 +57,7 @@ func occupant(root, name string) (o Occupant, id link.ID, isSlot bool, err error
 		if err := errors.Join(cerr, ierr); err != nil {
 			return o, 0, true, err
 		}
-		o.Program, id = uint32(inForce), info.ID
+		o.Program, id = inForce, info.ID
 		o.Hook, o.Problem = describe(info)
 	}
 	for _, entry := range entries {
@@ -78,7 +78,7 @@ func occupant(root, name string) (o Occupant, id link.ID, isSlot bool, err error
 		if err != nil {
 			return o, id, true, err
 		}
-		if pid, _ := info.ID(); o.Program != 0 && uint32(pid) == o.Program {
+		if pid, _ := info.ID(); o.Program != 0 && pid == o.Program {
 			o.Digest, o.Name = v.digest, info.Name
 			maps, err := w.maps(v)
 			if err != nil {
@@ -103,11 +103,16 @@ func describe(info *link.Info) (hook, problem string) {
 	index, where := uint64(1), ""
 	switch {
 	case info.TCX() != nil:
-		kind, index, where = "tcx", uint64(info.TCX().Ifindex), "ifindex"
+		kind, index, where = "tcx/ingress", uint64(info.TCX().Ifindex), "ifindex"
+		if ebpf.AttachType(info.TCX().AttachType) == ebpf.AttachTCXEgress {
+			kind = "tcx/egress"
+		}
 	case info.XDP() != nil:
 		kind, index, where = "xdp", uint64(info.XDP().Ifindex), "ifindex"
 	case info.Cgroup() != nil:
-		kind, index, where = "cgroup", info.Cgroup().CgroupId, "id"
+		kind, index, where = "cgroup "+ebpf.AttachType(info.Cgroup().AttachType).String(), info.Cgroup().CgroupId, "id"
+	case info.PerfEvent() != nil && info.PerfEvent().Tracepoint() != nil:
+		kind = "tracepoint " + info.PerfEvent().Tracepoint().Tracepoint
 	case info.PerfEvent() != nil:
 		kind = "perf event"
 	case info.RawTracepoint() != nil:
@@ -153,11 +158,14 @@ func inventory(root string, yield func(Occupant, error) bool) {
 		if err != nil {
 			continue // it was closed meanwhile, or is of a type that this kernel does not describe
 		}
-		o := Occupant{Program: uint32(info.Program)}
+		o := Occupant{Program: info.Program}
 		o.Hook, o.Problem = describe(info)
 		if p, err := ebpf.NewProgramFromID(info.Program); err == nil {
 			if pi, err := p.Info(); err == nil {
 				o.Name = pi.Name
+				if uid, ok := pi.CreatedByUID(); ok {
+					o.Holder = fmt.Sprintf("user %d", uid)
+				}
 				ids, _ := pi.MapIDs()
 				for _, id := range ids {
 					o.Maps = append(o.Maps, mapName(id))

@@ -21,7 +21,7 @@ type journal struct {
 	Until    time.Time `json:"until,omitzero"`     // and how long
 	Since    time.Time `json:"since,omitzero"`
 
-	Failed string `json:"failed,omitempty"` // digest of an object that was rolled back
+	Failed string `json:"failed,omitempty"` // key of a release that was rolled back
 	Reason string `json:"reason,omitempty"` // why, cut to a few words
 }
 

@@ -15,7 +15,7 @@ import (
 // Limits are what an object may ask for, held before anything is loaded. A zero field means its default.
 type Limits struct {
 	Object       uint64             // bytes of the file; default 16 MiB
-	MapMemory    uint64             // bytes that all maps may grow to, filled; default 64 MiB
+	MapMemory    uint64             // bytes of kernel memory that all maps may grow to, filled; default 64 MiB
 	Maps         int                // number of maps; default 64
 	Instructions int                // of all programs that are loaded; default 100 000
 	Types        []ebpf.ProgramType // nil: every type that the hook runs
@@ -100,26 +100,36 @@ func isLimit(err error) bool {
 	return ok
 }
 
-// footprint is what a map holds when it is full. It is no forecast of the kernel's accounting, only in proportion to it.
+// footprint is what a map takes when it is full, as the kernel (6.18) lays it out: to the next eight bytes, and with what
+// the elements of a table are linked by, which for small values is most of it. Rather too much than too little.
 func footprint(m *ebpf.MapSpec, cpus uint64, depth int) uint64 {
 	if m == nil || depth > 4 {
 		return 0
 	}
-	entries, value := uint64(m.MaxEntries), uint64(m.ValueSize)
+	words := func(n uint32) uint64 { return (uint64(n) + 7) &^ 7 }
+	entries, key, value := uint64(m.MaxEntries), words(m.KeySize), words(m.ValueSize)
 	switch m.Type {
 	case ebpf.RingBuf, ebpf.UserRingbuf:
 		return entries
 	case ebpf.Arena:
 		return mul(entries, 4096)
-	case ebpf.PerCPUHash, ebpf.PerCPUArray, ebpf.LRUCPUHash, ebpf.PerCPUCGroupStorage:
-		value = mul((value+7)&^7, cpus)
+	case ebpf.Array, ebpf.Queue, ebpf.Stack:
+		return mul(entries, value)
+	case ebpf.PerCPUArray:
+		return mul(entries, add(8, mul(value, cpus)))
+	case ebpf.PerCPUHash, ebpf.LRUCPUHash, ebpf.PerCPUCGroupStorage:
+		value = mul(value, cpus)
 	case ebpf.ArrayOfMaps, ebpf.HashOfMaps:
 		// The object brings one inner map for each entry it fills, and the template.
 		inner := footprint(m.InnerMap, cpus, depth+1)
-		return add(mul(entries, 8+uint64(m.KeySize)), mul(inner, uint64(len(m.Contents))+1))
+		return add(mul(entries, 8+node+key), mul(inner, uint64(len(m.Contents))+1))
 	}
-	return mul(entries, add(uint64(m.KeySize), value))
+	return mul(entries, add(node+key, value))
 }
+
+// node is what an element of a hash table has beside key and value, with its share of the buckets: there are up to twice
+// as many as elements, of sixteen bytes.
+const node = 48 + 32
 
 func add(a, b uint64) uint64 {
 	if sum, carry := bits.Add64(a, b, 0); carry == 0 {

@@ -10,9 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -25,13 +27,14 @@ type Verify func(object []byte, program, hook, target string) error
 // Unsigned is a [Verify] that accepts everything: for objects that are part of the binary that loads them.
 func Unsigned(_ []byte, _, _, _ string) error { return nil }
 
-// ReadObject reads a regular file once, up to max bytes (0: the default of [Limits]). The result can be verified and
+// ReadObject reads a regular file, or what a link to one points to, once, up to max bytes (0: the default of [Limits]). The result can be verified and
 // loaded without the file being read again, so it does not matter what becomes of it in between.
 func ReadObject(path string, max uint64) ([]byte, error) {
 	if max == 0 {
 		max = defaultLimits.Object
 	}
-	f, err := os.Open(path)
+	max = min(max, math.MaxInt64-1)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that nobody writes to would be waited for
 	if err != nil {
 		return nil, wrap("read", path, err)
 	}
@@ -66,7 +69,8 @@ type Loaded struct {
 	layouts map[string]string // of maps, see layoutOf
 }
 
-// Close gives the descriptors back. Programs and maps live on where they are attached or pinned.
+// Close gives the descriptors back. Programs and maps live on where they are attached or pinned; but the kernel empties a
+// program array, which holds the programs that the wanted one jumps to, when it is neither open nor pinned.
 func (l *Loaded) Close() error {
 	l.coll.Close()
 	return nil
@@ -86,6 +90,11 @@ func Load(object []byte, verify Verify, want Want, opts ...Option) (*Loaded, err
 	p, err := prepare(object, verify, want, c.limits)
 	if err != nil {
 		return nil, err
+	}
+	for name, m := range c.maps {
+		if m == nil || p.spec.Maps[name] == nil {
+			return nil, wrap("load", want.Program, fmt.Errorf("%w: WithMaps: the map is nil, or the object has no map %.80q", ErrMap, name))
+		}
 	}
 	return p.load(c.maps)
 }
@@ -164,9 +173,14 @@ func trim(spec *ebpf.CollectionSpec, want Want) error {
 		pins[pinName(name)] = name
 		m.Pinning = ebpf.PinNone
 		for _, kv := range m.Contents {
-			if called, ok := kv.Value.(string); ok && m.Type == ebpf.ProgramArray {
-				keep[called] = true
+			called, ok := kv.Value.(string)
+			if !ok || m.Type != ebpf.ProgramArray {
+				continue
 			}
+			if p := spec.Programs[called]; p != nil && p.Type != main.Type {
+				return fmt.Errorf("%w: map %s holds program %s of type %s, which %s cannot jump to", ErrHook, name, called, p.Type, main.Type)
+			}
+			keep[called] = true
 		}
 	}
 	for name := range spec.Programs {
@@ -194,13 +208,7 @@ func keysOf[V any](m map[string]V) []string {
 // load puts it into the kernel. Statistics are all that is asked of the verifier when it accepts, which costs nothing; the
 // full log is asked for only when it rejects.
 func (p *prepared) load(maps map[string]*ebpf.Map) (*Loaded, error) {
-	spec := p.spec // the library copies what it changes
-	replace := map[string]*ebpf.Map{}
-	for name, m := range maps {
-		if spec.Maps[name] != nil {
-			replace[name] = m
-		}
-	}
+	spec, replace := p.spec, maps // the library copies what it changes
 	coll, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
 		MapReplacements: replace,
 		Programs:        ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats, LogSizeStart: 4096},
@@ -218,6 +226,9 @@ func (p *prepared) load(maps map[string]*ebpf.Map) (*Loaded, error) {
 	}, nil
 }
 
+// maxTrace is how many instructions the verifier may have followed for its full log to be asked for.
+const maxTrace = 200_000
+
 // rejected finds out why a load failed.
 func (p *prepared) rejected(spec *ebpf.CollectionSpec, replace map[string]*ebpf.Map, err error) error {
 	var verifier *ebpf.VerifierError
@@ -226,6 +237,10 @@ func (p *prepared) rejected(spec *ebpf.CollectionSpec, replace map[string]*ebpf.
 			return fmt.Errorf("%w: %w", ErrMap, err)
 		}
 		return permission(err, p.want.Hook.typ)
+	}
+	// What the verifier followed that long ends in a sentence, and the way there is a hundred megabytes.
+	if v := rejectedBy(verifier.Log); v.Processed > maxTrace {
+		return &VerifierError{Verdict: v, Err: verifier.Cause}
 	}
 	// Once more, and this time with everything that the verifier has to say.
 	coll, again := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{

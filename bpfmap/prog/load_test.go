@@ -54,7 +54,7 @@ func TestObjectsMatchTheirSource(t *testing.T) {
 			objects++
 		}
 	}
-	if objects != 6 {
+	if objects != 8 {
 		t.Errorf("%d objects", objects)
 	}
 
@@ -159,6 +159,23 @@ func TestReadObject(t *testing.T) {
 	if _, err := prog.ReadObject(path+"x", 0); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("nothing: %v", err)
 	}
+	for _, most := range []uint64{math.MaxInt64 - 1, math.MaxInt64, math.MaxUint64} {
+		if data, err := prog.ReadObject(path, most); len(data) != 100 || err != nil {
+			t.Errorf("at most %d: %d bytes, %v", most, len(data), err)
+		}
+	}
+	if err := exec.Command("mkfifo", path+".pipe").Run(); err != nil {
+		t.Skip("no mkfifo")
+	}
+	if _, err := prog.ReadObject(path+".pipe", 0); !errors.Is(err, prog.ErrObject) {
+		t.Errorf("a pipe that nobody writes to: %v", err)
+	}
+	if err := os.Symlink(path, path+".link"); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := prog.ReadObject(path+".link", 0); len(data) != 100 || err != nil {
+		t.Errorf("a link, which is as good as what it points to: %d bytes, %v", len(data), err)
+	}
 }
 
 func TestHooks(t *testing.T) {
@@ -183,6 +200,7 @@ func TestHooks(t *testing.T) {
 		"no interface":   prog.XDP("", prog.Best),
 		"path":           prog.TCX("../eth0", prog.Ingress),
 		"space":          prog.TCX("eth 0", prog.Ingress),
+		"long":           prog.TCX("sixteen-is-a-lot", prog.Ingress),
 		"mode":           prog.XDP("eth0", 7),
 		"direction":      prog.TCX("eth0", 7),
 		"no point":       prog.Cgroup("/a", prog.CgroupPoint{}),
@@ -233,6 +251,9 @@ func TestOptionsRefused(t *testing.T) {
 		if _, err := prog.New("/sys/fs/bpf", "a", prog.RawTracepoint("sys_enter"), opt); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
+	}
+	if _, err := prog.New("/sys/fs/bpf", "a", prog.RawTracepoint("sys_enter"), nil, prog.WithObserver(nil)); err != nil {
+		t.Errorf("options that are nil: %v", err)
 	}
 	if _, err := prog.New("/sys/fs/bpf", "a", prog.XDP("eth0", prog.Best), prog.WithStrategy(prog.Overlap)); !errors.Is(err, prog.ErrHook) {
 		t.Errorf("overlapping XDP: %v", err)

@@ -26,11 +26,12 @@ type move struct {
 	// Set once the pins are there.
 	src, dst, base bpfmap.Backend // base: what of src is in dst already, in the layout of src
 	add            *ebpf.Program  // adds src-base to dst, for one key; nil for Merged
+	full           int            // keys for which the second pass found no room
 }
 
 // equip makes and pins what a move needs, in the folder of the version that is being put together.
 func (w *work) equip(m *move) error {
-	base, err := w.scratch(m.from, preBase+m.pin)
+	base, err := w.scratch(m.from, m.to.MaxEntries(), preBase+m.pin)
 	if err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func (w *work) equip(m *move) error {
 		if err := w.adder(m.from, base, m.to, m.keep.words, preForward+m.pin); err != nil {
 			return err
 		}
-		back, err := w.scratch(m.from, preBackBas+m.pin)
+		back, err := w.scratch(m.from, m.to.MaxEntries(), preBackBas+m.pin)
 		if err != nil {
 			return err
 		}
@@ -50,7 +51,7 @@ func (w *work) equip(m *move) error {
 			return err
 		}
 	}
-	old, _ := w.seen.current()
+	old, _ := w.seen.last()
 	return w.openMove(m, w.path(old.String(), preMap+m.pin), w.path(pinNext), preForward, preBase)
 }
 
@@ -107,6 +108,7 @@ func (w *work) drop(v version, prefixes ...string) error {
 	for _, entry := range entries {
 		for _, prefix := range prefixes {
 			if strings.HasPrefix(entry.Name(), prefix) {
+				w.does(StepRetire, entry.Name())
 				if err := os.Remove(w.path(v.String(), entry.Name())); err != nil {
 					return err
 				}
@@ -163,6 +165,18 @@ func mergeAll(moves []move, keeps map[string]Keep) error {
 	return nil
 }
 
+// overflow says that a map had no room in the second pass: the program is in force by then, and a swap that could not be
+// finished would be worse than counters that the datapath could not have kept either.
+func overflow(moves []move) error {
+	var errs []error
+	for _, m := range moves {
+		if m.full > 0 {
+			errs = append(errs, fmt.Errorf("%w: %s is full: what %d keys counted last is lost", ErrMap, m.object, m.full))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // pass brings the destination up to date. It can be done again at any time, and after being cut off anywhere.
 func (m *move) pass(ctx context.Context, keeps map[string]Keep, first bool) error {
 	info, err := m.src.Info()
@@ -177,9 +191,9 @@ func (m *move) pass(ctx context.Context, keeps map[string]Keep, first bool) erro
 		return m.merge(ctx, info, keys, keeps, first)
 	}
 	if !perCPU(info.Type) {
-		return m.addAll(ctx, keys)
+		return m.addAll(ctx, keys, first)
 	}
-	return onEachCPU(func() error { return m.addAll(ctx, keys) })
+	return onEachCPU(func() error { return m.addAll(ctx, keys, first) })
 }
 
 func (m *move) merge(ctx context.Context, info bpfmap.Info, keys [][]byte, keeps map[string]Keep, first bool) error {
@@ -190,7 +204,7 @@ func (m *move) merge(ctx context.Context, info bpfmap.Info, keys [][]byte, keeps
 		}
 	}
 	if merge == nil {
-		return errors.New("it needs the function given to Merged: call Sync with the release")
+		return errors.New("it needs the function given to Merged: call Sync with the release that has it, or Rollback")
 	}
 	dst, err := m.dst.Info()
 	if err != nil {
@@ -224,7 +238,12 @@ func (m *move) merge(ctx context.Context, info bpfmap.Info, keys [][]byte, keeps
 			if len(value) != int(dst.ValueSize) {
 				return fmt.Errorf("key %x: merge returned %d bytes, values have %d", key, len(value), dst.ValueSize)
 			}
-			if err := m.dst.Update(key, value, ebpf.UpdateAny); err != nil {
+			err := m.dst.Update(key, value, ebpf.UpdateAny)
+			if !first && errors.Is(err, unix.E2BIG) {
+				m.full++
+				continue
+			}
+			if err != nil {
 				return err
 			}
 		}

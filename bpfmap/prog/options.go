@@ -42,7 +42,7 @@ func configure(opts []Option) (*config, error) {
 func WithLimits(l Limits) Option { return option(func(c *config) { c.limits = l.withDefaults() }) }
 
 // WithMaps makes the program use these maps instead of those that the object declares under the same names, which must
-// be compatible. They stay the caller's to close. An option of [Load]; a [Slot] finds its own.
+// be there and compatible: [ErrMap]. They stay the caller's to close. An option of [Load]; a [Slot] finds its own.
 func WithMaps(maps map[string]*ebpf.Map) Option { return option(func(c *config) { c.maps = maps }) }
 
 // WithDrain sets how long the program before is kept after a swap, ready to be rolled back to, and its maps with it. The
@@ -66,9 +66,11 @@ const (
 	// tracepoints, which cannot, get a stub that jumps to the program in a slot that is written.
 	Exact Strategy = iota
 	// Overlap attaches the new program before the old one is detached, so that events in between meet both. For
-	// programs that look only. Not for XDP, where there is one place.
+	// programs that look only. Not for XDP, where there is one place. From tracepoints the kernel takes the old one some
+	// time after the call.
 	Overlap
-	// Gap detaches the old program before the new one is attached, so that events in between meet none.
+	// Gap detaches the old program before the new one is attached, so that events in between meet none. If that fails
+	// the old one is attached again; if the process is killed in between, by the next Sync or Recover.
 	Gap
 )
 

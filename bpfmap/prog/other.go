@@ -31,7 +31,7 @@ func permission(err error, _ ebpf.ProgramType) error { return err }
 
 func (s *Support) probe() { s.Why = unsupported().Error() }
 
-func (*Slot) plan([]byte) (Plan, error) { return Plan{}, unsupported() }
+func (*Slot) plan(Release) (Plan, error) { return Plan{}, unsupported() }
 
 func (*Slot) sync(context.Context, *prepared, Release) (Result, error) {
 	return Result{}, unsupported()

@@ -21,12 +21,14 @@ const (
 	pinRelink = "link-new" // of a target that came back, until it takes the place of link
 	pinJump   = "jump"
 	pinNext   = "next" // a version that is being put together
+	pinGone   = "gone" // a version that is being taken apart
 	pinMaps   = "maps"
 	pinState  = "state"
 	pinFresh  = "new" // whatever takes another one's place by rename
 
 	// In the folder of a version.
 	pinProg    = "prog"
+	pinWhich   = "name" // a symbolic link whose target is the name of the program in its object
 	preMap     = "m-"
 	preLayout  = "l-" // a symbolic link whose target describes the map
 	preForward = "f-" // program that adds what the version before counted
@@ -71,32 +73,14 @@ func pin[P interface {
 	return errors.Join(c.Pin(path), c.Close())
 }
 
-func removeAll(path string) error {
-	entries, err := os.ReadDir(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		if errors.Is(err, unix.ENOTDIR) {
-			return os.Remove(path)
-		}
+// retire removes a version: at once as far as anybody can see, because half of one could still be rolled back to.
+func (w *work) retire(name string) error {
+	w.does(StepRetire, name)
+	if err := os.Rename(w.path(name), w.path(pinGone)); err != nil {
 		return err
 	}
-	for _, entry := range entries {
-		if entry.IsDir() {
-			if err := removeAll(filepath.Join(path, entry.Name())); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := os.Remove(filepath.Join(path, entry.Name())); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	w.seen.versions = slices.DeleteFunc(w.seen.versions, func(v version) bool { return v.String() == name })
+	return os.RemoveAll(w.path(pinGone))
 }
 
 // maps opens the maps of a version by their pin names. They are closed at the end of the turn.
@@ -188,6 +172,17 @@ func (s *Slot) guard(m *ebpf.Map) error {
 		}
 		if slices.Contains(ids, id) {
 			return nil
+		}
+		// What only the programs use that it jumps to is the version's, too.
+		v, _ := parseVersion(entry.Name())
+		maps, err := w.maps(v)
+		if err != nil {
+			return err
+		}
+		for _, m := range maps {
+			if have, err := mapID(m); err == nil && have == id {
+				return nil
+			}
 		}
 		return fmt.Errorf("%w: program %d in force uses maps %v, not map %d", errSplit, inForce, ids, id)
 	}

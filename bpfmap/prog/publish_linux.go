@@ -14,9 +14,12 @@ import (
 )
 
 // store pins a loaded version.
-func (w *work) store(l *Loaded, moves []move) error {
+func (w *work) store(l *Loaded, v version, moves []move) error {
 	if err := os.Mkdir(w.path(pinNext), 0o700); err != nil {
 		return err
+	}
+	if err := os.Symlink(v.program, w.path(pinNext, pinWhich)); err != nil {
+		return fmt.Errorf("name program: %w", err)
 	}
 	for _, name := range keysOf(l.Maps) {
 		w.does(StepPin, preMap+pinName(name))
@@ -66,7 +69,7 @@ func (w *work) publish(v version) error {
 			}
 		}
 		w.does(StepPublish, name)
-		if err := removeAll(w.path(pinFresh)); err != nil {
+		if err := os.RemoveAll(w.path(pinFresh)); err != nil {
 			return err
 		}
 		if err := pin(maps[name], w.path(pinFresh)); err != nil {

@@ -20,9 +20,10 @@ type Release struct {
 	Maps    map[string]Keep // how maps of the program before are taken over; see [Keep] for the default
 	Probes  []Probe         // run on the new program before it sees traffic
 	// Health says whether the new program does its work: called right after the swap and by every Sync until the drain
-	// window is over. An error rolls back. Nil: it does.
+	// window is over. An error rolls back. Nil: it does. The slot is locked meanwhile: of its methods only Plan, Map, Pin
+	// and Guard may be called.
 	Health func(context.Context, Running) error
-	// Again tries an object that was rolled back before. Without it that is [ErrFailedBefore], so that a reconciler does
+	// Again tries a release that was rolled back before. Without it that is [ErrFailedBefore], so that a reconciler does
 	// not swap back and forth.
 	Again bool
 }
@@ -49,8 +50,8 @@ type Probe struct {
 // A [Slot.Rollback] adds to the old map what the new one has counted, for [Counters]; from the other ones it returns to
 // the old map as it was left.
 //
-// The default is [Same] for ordinary maps and [Fresh] for those that hold the variables of the program (.data, .bss,
-// .rodata), which belong to the code.
+// The default is [Same] for ordinary maps and [Fresh] for those that belong to the code: the variables of the program
+// (.data, .bss, .rodata), and the programs that it jumps to.
 type Keep struct {
 	how   keepKind
 	words []Word
@@ -67,7 +68,7 @@ const (
 	keepMerged
 )
 
-// Same makes both programs use one map. A new declaration that differs from it is [ErrMap].
+// Same makes both programs use one map, which stays filled as it is. A new declaration that differs from it is [ErrMap].
 func Same() Keep { return Keep{how: keepSame} }
 
 // Fresh gives the new program a map of its own, filled as the object says. What the old one holds is dropped with it.
@@ -80,16 +81,20 @@ type Word struct {
 
 // Counters gives the new program a map of its own that goes on counting where the old one stopped, exactly: what the old
 // program still counts after the first copy is added after the swap, by a program in the kernel, atomically against the
-// new program's own additions. The datapath must add atomically (__sync_fetch_and_add) unless the map is per-CPU. Keys
-// are unchanged; without words every 8 bytes of the value are a counter at the same place. Hash tables and arrays. Until
-// the drain window is over the kernel holds two more maps of the old one's size.
+// new program's own additions. The datapath must add atomically (__sync_fetch_and_add) unless the map is per-CPU, and this
+// process must be allowed to run on every CPU if it is. Keys are unchanged; without words every 8 bytes of the value are a
+// counter at the same place. Hash tables and arrays. What the old program removes after it was copied stays in the new map;
+// keys that have no room there after the swap are counted in an [ErrMap], once, and the swap stands. Until the drain window
+// is over the kernel holds two more maps, which can get as large as the old and the new one together.
 func Counters(words ...Word) Keep { return Keep{how: keepCounters, words: words} }
 
 // Merged gives the new program a map of its own and fills it by merge, for values that are no counters. It is called for
 // every key with its old value as after, and before and now nil; then, for keys that the old program changed until the
 // swap, with before as seen at the first call, after as it was left, and now as in the new map. Nil leaves the new map as
-// it is. A key that the new program writes at that moment may lose one of both; after a crash merge may be called again for
-// the same key. Values have the sizes of their maps. Hash tables and arrays, not per-CPU.
+// it is. A key that the new program writes between now being read and the answer being written loses what it wrote; only
+// keys that the old program changed after the first call are at risk. After a crash merge may be called again for the same
+// key, by a Sync that has the function or not at all by a Rollback. What is said about removed keys and room at [Counters]
+// holds here, too. Values have the sizes of their maps. Hash tables and arrays, not per-CPU.
 func Merged(merge func(key, before, after, now []byte) []byte) Keep {
 	return Keep{how: keepMerged, merge: merge}
 }
@@ -142,7 +147,7 @@ const (
 	StepFinish  Step = "finish"  // go on where a crash left off after the swap
 	StepLoad    Step = "load"    // maps and program into the kernel
 	StepProbe   Step = "probe"   // run golden packets
-	StepPin     Step = "pin"     // one map or program of the new version
+	StepPin     Step = "pin"     // one map or program of the new version, or all of it under its name
 	StepCopy    Step = "copy"    // first pass of a migration
 	StepRecord  Step = "record"  // write down what is about to happen, or has
 	StepAttach  Step = "attach"  // make the link
@@ -150,7 +155,7 @@ const (
 	StepMerge   Step = "merge"   // second pass of a migration
 	StepPublish Step = "publish" // exchange the public pin of a map
 	StepHealth  Step = "health"  // ask the health function
-	StepRetire  Step = "retire"  // remove a version that is no longer needed
+	StepRetire  Step = "retire"  // remove a version, or a pin in it, that is no longer needed
 )
 
 // LogValue is the event as attributes.

@@ -30,7 +30,7 @@ func (s *Slot) rollback(ctx context.Context, reason string) (res Result, err err
 	case Refuse:
 		return w.result(res), &ConflictError{Slot: s.name, Program: w.seen.inForce}
 	case Finish:
-		if err := w.finish(Release{}); err != nil {
+		if err := w.finish(Release{}, true); err != nil {
 			return w.result(res), err
 		}
 	}
@@ -39,7 +39,7 @@ func (s *Slot) rollback(ctx context.Context, reason string) (res Result, err err
 
 // back puts the version before in force again: one swap, and the counters with it.
 func (w *work) back(reason string) (Result, error) {
-	cur, _ := w.seen.current()
+	cur, _ := w.seen.last()
 	prev, ok := w.seen.version(w.seen.journal.Previous)
 	if !ok || w.seen.journal.Current != cur.gen {
 		return w.result(Result{}), ErrNothing
@@ -81,6 +81,7 @@ func (w *work) settleBack(from, to version, reason string) error {
 	if err != nil {
 		return err
 	}
+	full := error(nil)
 	if len(moves) > 0 {
 		w.does(StepMerge, to.String())
 		if err := quiesce(); err != nil {
@@ -89,20 +90,16 @@ func (w *work) settleBack(from, to version, reason string) error {
 		if err := mergeAll(moves, nil); err != nil {
 			return err
 		}
+		full = overflow(moves)
 	}
 	if err := w.publish(to); err != nil {
 		return err
 	}
-	j := journal{Current: to.gen, Failed: from.digest, Reason: reason, Since: w.cfg.clock()}
+	j := journal{Current: to.gen, Failed: from.key(), Reason: reason, Since: w.cfg.clock()}
 	if err := w.record(j, "rolled back to "+to.String()); err != nil {
 		return err
 	}
-	w.does(StepRetire, from.String())
-	if err := removeAll(w.path(from.String())); err != nil {
-		return err
-	}
-	w.seen.versions = []version{to}
-	return nil
+	return errors.Join(full, w.retire(from.String()))
 }
 
 // reverse finds the moves that bring counters back from a version to the one before.

@@ -20,9 +20,11 @@ import (
 //
 //	link             what holds the program at the hook
 //	jump             the slot that the stub jumps through, at tracepoints
-//	v7-<sha256>/     a version: prog and m-<map>, and what a migration needs
+//	v7-<sha256>/     a version: prog, its name and m-<map>, and what a migration needs
 //	maps/<map>       the maps of the version in force, for readers; exchanged by rename
 //	state            a symbolic link whose target says what pins cannot
+//
+// and next, gone, new and link-new while something is under way, or after it was cut off.
 //
 // Its methods take turns within a process; between processes the folder is locked, and [ErrConflict] names the holder.
 type Slot struct {
@@ -67,12 +69,11 @@ func checkRoot(root string) error {
 	return nil
 }
 
-// Plan says what Sync would do with an object; nil asks what [Slot.Recover] would do. It reads the pins and changes
-// nothing. The object is not verified.
-func (s *Slot) Plan(object []byte) (Plan, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p, err := s.plan(object)
+// Plan says what Sync would do with a release, of which it looks at Object, Program and Again; the zero Release asks what
+// [Slot.Recover] would do. It reads the pins, changes nothing and is in nobody's way: while somebody is at work on the
+// slot, the answer may be old when it arrives. The object is not verified.
+func (s *Slot) Plan(r Release) (Plan, error) {
+	p, err := s.plan(r)
 	return p, wrap("plan", s.name, err)
 }
 
@@ -81,8 +82,9 @@ func (s *Slot) Plan(object []byte) (Plan, error) {
 // is over. It is idempotent: call it again after RequeueAfter, and whenever something may have changed.
 //
 // Errors: those of [Load]; [ErrProbe], after which the program before is in force; [ErrFailedBefore]; [ErrConflict];
-// [ErrMap]; [ErrGone] only as a [Result] with PhaseWaiting. Before the swap an error changes nothing; ctx is looked at
-// until then. Capabilities: those of Load, CAP_NET_ADMIN for what is attached to interfaces and cgroups, CAP_PERFMON for
+// [ErrMap]; [ErrHook] when the slot holds a program at another hook; [ErrBusy]. A target that is not there is no error but
+// PhaseWaiting; [ErrGone] is one that goes away in that moment, or a tracepoint that does not exist. Before the swap an
+// error changes nothing; ctx is looked at until then. Capabilities: those of Load, CAP_NET_ADMIN for what is attached to interfaces and cgroups, CAP_PERFMON for
 // tracepoints, and write access to the folder.
 func (s *Slot) Sync(ctx context.Context, r Release) (Result, error) {
 	s.mu.Lock()
@@ -104,8 +106,8 @@ func (s *Slot) Recover(ctx context.Context) (Result, error) {
 	return res, wrap("recover", s.name, err)
 }
 
-// Rollback puts the version before in force again, by one swap, and remembers why. [ErrNothing] when the drain window is
-// over. What was counted meanwhile in maps kept by [Counters] is added to the old maps.
+// Rollback puts the version before in force again, by one swap, and remembers why. [ErrNothing] when there is none any more,
+// because a Sync or Recover after the drain window has dropped it. What was counted meanwhile in maps kept by [Counters] is added to the old maps.
 func (s *Slot) Rollback(ctx context.Context, reason string) (Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +125,6 @@ func (s *Slot) Remove() error {
 // Map opens a map of the version in force, by its name in the object. The caller closes it. In the moment between a swap
 // and the publication of the maps that came with it the answer is [bpfmap.ErrSplitBrain].
 func (s *Slot) Map(name string) (*ebpf.Map, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := checkName("map", pinName(name)); err != nil {
 		return nil, wrap("open map", s.name, err)
 	}
@@ -136,12 +136,10 @@ func (s *Slot) Map(name string) (*ebpf.Map, error) {
 // this pin refuses to write once a swap has exchanged it: [bpfmap.ErrSplitBrain].
 func (s *Slot) Pin(name string) string { return filepath.Join(s.dir, "maps", pinName(name)) }
 
-// Guard refuses a map that the program in force does not use: [bpfmap.ErrSplitBrain]. Whoever writes to a map that was
-// opened some time ago, or by its pin, asks first: after a swap it may be the map of the version before. Two system
-// calls and no capability beyond access to the pins.
+// Guard refuses a map that is none of the version in force: [bpfmap.ErrSplitBrain]. Whoever writes to a map that was
+// opened some time ago, or by its pin, asks first: after a swap it may be the map of the version before. It opens the pins
+// of the slot, some twenty system calls, waits for nobody and needs no capability beyond access to them.
 func (s *Slot) Guard(m *ebpf.Map) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if m == nil {
 		return wrap("guard", s.name, fmt.Errorf("%w: the map is nil", bpfmap.ErrSplitBrain))
 	}

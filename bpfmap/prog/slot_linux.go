@@ -113,6 +113,7 @@ func (w *work) look() error {
 		if !ok {
 			continue
 		}
+		v.program = readlink(w.path(entry.Name(), pinWhich))
 		p, err := ebpf.LoadPinnedProgram(w.path(entry.Name(), pinProg), nil)
 		if err == nil {
 			v.id, err = programID(p)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/cilium/ebpf/link"
@@ -20,20 +21,24 @@ var errSplit = bpfmap.ErrSplitBrain
 // recheck is how often a slot that waits for its target or its health is looked at.
 const recheck = 5 * time.Second
 
-func (s *Slot) plan(object []byte) (Plan, error) {
-	w, err := s.begin(false)
-	if err != nil {
+// plan takes no lock: whoever is at work must not be told that somebody who only looks is.
+func (s *Slot) plan(r Release) (Plan, error) {
+	if err := mounted(filepath.Dir(s.dir)); err != nil {
 		return Plan{}, err
 	}
-	digest := ""
-	if object != nil {
-		digest = digestOf(object)
+	w := &work{Slot: s, lock: -1}
+	err := w.look()
+	if errors.Is(err, os.ErrNotExist) {
+		_, err = s.hook.number()
+		if w.seen = (seen{target: err == nil}); errors.Is(err, ErrGone) {
+			err = nil
+		}
 	}
-	if w.lock < 0 {
-		_, err := s.hook.number()
-		w.seen.target = err == nil
+	want := ""
+	if r.Object != nil {
+		want = key(digestOf(r.Object), r.Program)
 	}
-	return decide(w.seen, digest, false, s.cfg.clock()), w.end()
+	return decide(w.seen, want, r.Again, s.cfg.clock()), errors.Join(err, w.end())
 }
 
 // sync is one pass: look, decide, do.
@@ -50,14 +55,17 @@ func (s *Slot) sync(ctx context.Context, p *prepared, r Release) (res Result, er
 	if w.lock < 0 {
 		return Result{Phase: PhaseEmpty}, nil
 	}
-	digest := ""
-	if p != nil {
-		digest, res.Reached = p.digest, PhaseVerified
+	if err := w.clockSetBack(); err != nil {
+		return Result{}, err
 	}
-	plan := decide(w.seen, digest, r.Again, s.cfg.clock())
+	want := ""
+	if p != nil {
+		want, res.Reached = key(p.digest, p.want.Program), PhaseVerified
+	}
+	plan := decide(w.seen, want, r.Again, s.cfg.clock())
 	res.Plan = plan
 	if plan.Verb == Finish {
-		if err := w.finish(r); err != nil {
+		if err := w.finish(r, false); err != nil {
 			return res, err
 		}
 		if err := w.clean(plan); err != nil {
@@ -67,7 +75,7 @@ func (s *Slot) sync(ctx context.Context, p *prepared, r Release) (res Result, er
 			return res, err
 		}
 		res.Changed = true
-		if plan = decide(w.seen, digest, r.Again, s.cfg.clock()); plan.Verb == Finish {
+		if plan = decide(w.seen, want, r.Again, s.cfg.clock()); plan.Verb == Finish {
 			return res, errors.New("a swap that was finished is still unfinished")
 		}
 	} else if plan.Verb != Refuse {
@@ -86,7 +94,7 @@ func (s *Slot) sync(ctx context.Context, p *prepared, r Release) (res Result, er
 	case Await:
 		res = w.result(res)
 		res.Phase, res.RequeueAfter = PhaseWaiting, recheck
-		return res, nil
+		return res, w.vacate()
 	case Reattach:
 		err = w.reattach()
 		res.Changed = true
@@ -94,7 +102,7 @@ func (s *Slot) sync(ctx context.Context, p *prepared, r Release) (res Result, er
 		err = w.upgrade(ctx, p, r, &res)
 	}
 	if err != nil {
-		return w.result(res), err
+		return w.result(res), errors.Join(err, w.vacate())
 	}
 	if p != nil {
 		res.Reached = PhaseActive
@@ -102,9 +110,30 @@ func (s *Slot) sync(ctx context.Context, p *prepared, r Release) (res Result, er
 	return w.healthy(ctx, r, w.result(res))
 }
 
+// vacate removes a folder that holds nothing: a first release that was refused leaves no trace.
+func (w *work) vacate() error {
+	if w.at != nil || len(w.seen.versions) > 0 || w.seen.journal.Failed != "" {
+		return nil
+	}
+	return os.RemoveAll(w.dir)
+}
+
+// clockSetBack begins the drain window anew if the clock says that the swap is still to come.
+func (w *work) clockSetBack() error {
+	j, now := w.seen.journal, w.cfg.clock()
+	if !j.Since.After(now) {
+		return nil
+	}
+	if !j.Until.IsZero() {
+		j.Until = now.Add(j.Until.Sub(j.Since))
+	}
+	j.Since = now
+	return w.record(j, "the clock was set back")
+}
+
 // clean removes what the plan says, and what no plan names: a version that was being put together.
 func (w *work) clean(p Plan) error {
-	for _, name := range []string{pinNext, pinRelink, pinFresh} {
+	for _, name := range []string{pinNext, pinGone, pinRelink, pinFresh} {
 		if _, err := os.Lstat(w.path(name)); err == nil {
 			w.does(StepUndo, name)
 			if name == pinRelink { // or it would stay attached for as long as the kernel takes to free it
@@ -114,35 +143,40 @@ func (w *work) clean(p Plan) error {
 					}
 				}
 			}
-			if err := removeAll(w.path(name)); err != nil {
+			if err := os.RemoveAll(w.path(name)); err != nil {
 				return err
 			}
 		}
 	}
 	if w.at == nil { // a trampoline or maps without a link
-		for _, name := range []string{pinJump, pinMaps} {
+		names := []string{pinJump, pinMaps}
+		if _, fallen := w.seen.fallen(); fallen {
+			names = names[:1]
+		}
+		for _, name := range names {
 			if _, err := os.Lstat(w.path(name)); err == nil {
 				w.does(StepUndo, name)
-				if err := removeAll(w.path(name)); err != nil {
+				if err := os.RemoveAll(w.path(name)); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	if len(p.Remove) == 0 {
-		return nil
-	}
-	cur, ours := w.seen.current()
 	for _, name := range p.Remove {
-		w.does(StepRetire, name)
-		if err := removeAll(w.path(name)); err != nil {
+		if err := w.retire(name); err != nil {
 			return err
 		}
 	}
-	if ours { // what a rollback to a version that is gone would have needed
-		return w.drop(cur, preBack, preBackBas)
+	last, ok := w.seen.last()
+	if !ok {
+		return nil
 	}
-	return nil
+	// What a swap that is finished no longer needs, nor a rollback to a version that is gone.
+	over := []string{preForward, preBase}
+	if _, kept := w.seen.version(w.seen.journal.Previous); !kept {
+		over = append(over, preBack, preBackBas)
+	}
+	return w.drop(last, over...)
 }
 
 // result describes the slot as it is now.
@@ -192,8 +226,7 @@ func (w *work) healthy(ctx context.Context, r Release, res Result) (Result, erro
 	}
 	if kept && res.Phase == PhaseActive && w.seen.journal.Current == cur.gen {
 		prev, _ := w.seen.version(w.seen.journal.Previous)
-		w.does(StepRetire, prev.String())
-		return res, errors.Join(removeAll(w.path(prev.String())), w.drop(cur, preBack, preBackBas))
+		return res, errors.Join(w.retire(prev.String()), w.drop(cur, preBack, preBackBas))
 	}
 	return res, nil
 }
@@ -203,11 +236,17 @@ func (s *Slot) remove() error {
 	if err := w.hold(false); err != nil || w.lock < 0 {
 		return err
 	}
-	s.does(StepRetire, "everything")
 	var err error
-	if w.at, err = w.open(); err == nil && w.at != nil {
-		err = w.at.detach()
+	w.at, err = w.open()
+	// In this order, so that nobody who finds half of it removed puts the program in force again.
+	s.does(StepRetire, pinState)
+	err = errors.Join(err, os.RemoveAll(w.path(pinState)))
+	s.does(StepRetire, pinLink)
+	err = errors.Join(err, os.RemoveAll(w.path(pinLink)))
+	if w.at != nil {
+		err = errors.Join(err, w.at.detach())
 		w.at = nil
 	}
-	return errors.Join(err, removeAll(w.path(pinLink)), removeAll(s.dir), w.end())
+	s.does(StepRetire, "everything")
+	return errors.Join(err, os.RemoveAll(s.dir), w.end())
 }

@@ -33,7 +33,7 @@ func (w *work) takeover(old version, hasOld bool, p *prepared, r Release) ([]mov
 		spec, m, keep := p.spec.Maps[name], have[pinName(name)], r.Maps[name]
 		if keep.how == keepDefault {
 			keep = Same()
-			if strings.HasPrefix(name, ".") {
+			if strings.HasPrefix(name, ".") || spec.Type == ebpf.ProgramArray {
 				keep = Fresh()
 			}
 		}

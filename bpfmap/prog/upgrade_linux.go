@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -15,7 +16,7 @@ import (
 
 // upgrade loads the release next to what is in force and swaps.
 func (w *work) upgrade(ctx context.Context, p *prepared, r Release, res *Result) error {
-	old, hasOld := w.seen.current()
+	old, hasOld := w.seen.last()
 	gen := uint64(1)
 	if n := len(w.seen.versions); n > 0 {
 		gen = w.seen.versions[n-1].gen + 1
@@ -42,14 +43,16 @@ func (w *work) upgrade(ctx context.Context, p *prepared, r Release, res *Result)
 	}
 	res.Reached = PhaseProbed
 	started := time.Now()
-	next := version{gen: gen, digest: p.digest}
+	next := version{gen: gen, digest: p.digest, program: p.want.Program}
 	if next.id, err = programID(loaded.Program); err != nil {
 		return err
 	}
 	undo := func(err error) error {
-		return errors.Join(err, removeAll(w.path(pinNext)), removeAll(w.path(next.String())))
+		err = errors.Join(err, os.RemoveAll(w.path(pinNext)), os.RemoveAll(w.path(next.String())))
+		w.seen.versions = slices.DeleteFunc(w.seen.versions, func(v version) bool { return v.gen == gen })
+		return err
 	}
-	if err := w.store(loaded, moves); err != nil {
+	if err := w.store(loaded, next, moves); err != nil {
 		return undo(err)
 	}
 	if len(moves) > 0 {
@@ -66,6 +69,7 @@ func (w *work) upgrade(ctx context.Context, p *prepared, r Release, res *Result)
 			return undo(err)
 		}
 	}
+	w.does(StepPin, next.String())
 	if err := os.Rename(w.path(pinNext), w.path(next.String())); err != nil {
 		return undo(err)
 	}
@@ -73,10 +77,7 @@ func (w *work) upgrade(ctx context.Context, p *prepared, r Release, res *Result)
 
 	// From here on a crash is finished or undone by what the kernel says is in force.
 	before := w.seen.journal
-	j := journal{From: old.gen, To: next.gen, Current: before.Current, Failed: before.Failed, Reason: before.Reason}
-	if !hasOld {
-		j = journal{To: next.gen}
-	}
+	j := journal{From: old.gen, To: next.gen, Current: old.gen, Since: before.Since, Failed: before.Failed, Reason: before.Reason}
 	if err := w.record(j, "swap to "+next.String()); err != nil {
 		return undo(err)
 	}
@@ -98,21 +99,20 @@ func (w *work) upgrade(ctx context.Context, p *prepared, r Release, res *Result)
 // retireBefore ends the window of the version before the one in force: from now on that is the one to roll back to. Only
 // when everything else has gone well, because until then a rollback to the one before may still be wanted.
 func (w *work) retireBefore(old version) error {
-	for _, v := range w.seen.versions {
+	for _, v := range slices.Clone(w.seen.versions) {
 		if v.gen == old.gen {
 			continue
 		}
-		w.does(StepRetire, v.String())
-		if err := removeAll(w.path(v.String())); err != nil {
+		if err := w.retire(v.String()); err != nil {
 			return err
 		}
 	}
-	w.seen.versions = []version{old}
 	return w.drop(old, preBack, preBackBas)
 }
 
 // settle does what is left after a swap forward. It can be done twice.
 func (w *work) settle(old version, hasOld bool, next version, moves []move, r Release) error {
+	full := error(nil)
 	if len(moves) > 0 {
 		w.does(StepMerge, next.String())
 		if err := quiesce(); err != nil {
@@ -121,6 +121,7 @@ func (w *work) settle(old version, hasOld bool, next version, moves []move, r Re
 		if err := mergeAll(moves, r.Maps); err != nil {
 			return err
 		}
+		full = overflow(moves)
 	}
 	if err := w.publish(next); err != nil {
 		return err
@@ -130,17 +131,18 @@ func (w *work) settle(old version, hasOld bool, next version, moves []move, r Re
 	if hasOld {
 		j.Previous, j.Until = old.gen, now.Add(w.cfg.drain)
 	}
-	if f := w.seen.journal; f.Failed != next.digest {
+	if f := w.seen.journal; f.Failed != next.key() {
 		j.Failed, j.Reason = f.Failed, f.Reason
 	}
 	if err := w.record(j, "in force: "+next.String()); err != nil {
 		return err
 	}
-	return w.drop(next, preForward, preBase)
+	return errors.Join(full, w.drop(next, preForward, preBase))
 }
 
-// finish goes on after a swap that was cut off.
-func (w *work) finish(r Release) error {
+// finish goes on after a swap that was cut off. On the way back to the version before, what Merged has not merged is still
+// in its map, so the function is not needed.
+func (w *work) finish(r Release, back bool) error {
 	j := w.seen.journal
 	from, hasFrom := w.seen.version(j.From)
 	to, _ := w.seen.version(j.To)
@@ -154,13 +156,17 @@ func (w *work) finish(r Release) error {
 		if moves, err = w.resume(from, to); err != nil {
 			return err
 		}
+		if back {
+			moves = slices.DeleteFunc(moves, func(m move) bool { return m.add == nil })
+		}
 	}
 	return w.settle(from, hasFrom, to, moves, r)
 }
 
 // replace puts a program in force by the strategy of the slot.
 func (w *work) replace(old version, hasOld bool, program *ebpf.Program) error {
-	if w.at != nil && hasOld && w.cfg.strategy == Exact && !w.seen.detached && !w.seen.moved {
+	// A trampoline is exact whatever was asked for.
+	if w.at != nil && hasOld && (w.cfg.strategy == Exact || w.at.jump != nil) && !w.seen.detached && !w.seen.moved {
 		previous, err := w.program(old)
 		if err != nil {
 			return err
@@ -176,9 +182,17 @@ func (w *work) replace(old version, hasOld bool, program *ebpf.Program) error {
 		w.does(StepSwap, "detach "+w.hook.String())
 		err := errors.Join(os.Remove(w.path(pinLink)), w.at.detach())
 		w.at = nil
-		if err != nil {
-			return err
+		if err == nil {
+			err = w.attach(program)
 		}
+		if err != nil { // the one before is better than none
+			previous, perr := w.program(old)
+			if perr == nil {
+				perr = w.attach(previous)
+			}
+			return errors.Join(err, perr)
+		}
+		return nil
 	}
 	return w.attach(program)
 }
@@ -218,19 +232,19 @@ func (w *work) attach(program *ebpf.Program) error {
 	}
 	dead := w.at
 	w.at = at
-	return dead.close()
+	return dead.detach() // the rename alone would leave it attached until the kernel gets round to it
 }
 
-// reattach puts the program in force where its target has come back.
+// reattach puts the program in force again where its target has come back, or its link is gone.
 func (w *work) reattach() error {
-	cur, _ := w.seen.current()
-	p, err := w.program(cur)
+	last, _ := w.seen.last()
+	p, err := w.program(last)
 	if err != nil {
 		return err
 	}
 	if err := w.attach(p); err != nil {
 		return err
 	}
-	w.seen.detached, w.seen.moved = false, false
+	w.seen.inForce, w.seen.detached, w.seen.moved = last.id, false, false
 	return nil
 }

@@ -86,10 +86,11 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// The files were made by openssl, in the form that cosign sign-blob writes for the same kinds of key.
+// The files were made by openssl, in the form that cosign sign-blob writes for the same kinds of key, and the bundle by
+// sigstore-go 1.3.0, the library of cosign.
 func TestSignaturesOfOtherTools(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"ecdsa", "ed25519", "rsa", "pss"} {
+	for _, name := range []string{"ecdsa", "ed25519", "rsa", "pss", "bundle"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			keys, err := sign.ParseKeys(file(t, name+".pub"))
@@ -186,9 +187,18 @@ func TestRefused(t *testing.T) {
 	}
 	wildcard := encode(t, manifest(func(m *sign.Manifest) { m.Target = sign.AnyTarget }))
 	for name, a := range map[string]attempt{
-		"good":            with("the base of all others", nil, "", func(*attempt) {}),
-		"any target":      with("signed for a fleet", nil, "", func(a *attempt) { a.manifest, a.signature, a.use.Target = wildcard, signed(t, wildcard, key), "wlan7" }),
-		"bundle":          with("the other form", nil, "", func(a *attempt) { a.signature = asBundle }),
+		"good":         with("the base of all others", nil, "", func(*attempt) {}),
+		"any target":   with("signed for a fleet", nil, "", func(a *attempt) { a.manifest, a.signature, a.use.Target = wildcard, signed(t, wildcard, key), "wlan7" }),
+		"bundle":       with("the other form", nil, "", func(a *attempt) { a.signature = asBundle }),
+		"first of key": with("inclusive", nil, "", func(a *attempt) { a.key.NotBefore = during }),
+		"any hook": with("only targets have a wildcard", sign.ErrBinding, "hook", func(a *attempt) {
+			a.manifest = encode(t, manifest(func(m *sign.Manifest) { m.Hook = "*" }))
+			a.signature = signed(t, a.manifest, key)
+		}),
+		"any program": with("only targets have a wildcard", sign.ErrBinding, "program", func(a *attempt) {
+			a.manifest = encode(t, manifest(func(m *sign.Manifest) { m.Program = "*" }))
+			a.signature = signed(t, a.manifest, key)
+		}),
 		"first instant":   with("inclusive", nil, "", func(a *attempt) { a.now = from }),
 		"tampered object": with("one byte more", sign.ErrDigest, "object", func(a *attempt) { a.object = append(bytes.Clone(object), 0) }),
 		"empty object":    with("nothing was signed", sign.ErrDigest, "object", func(a *attempt) { a.object = nil }),
@@ -210,6 +220,7 @@ func TestRefused(t *testing.T) {
 		"blank":          with("fail closed", sign.ErrUnsigned, "signature", func(a *attempt) { a.signature = []byte(" \n") }),
 		"no manifest":    with("fail closed", sign.ErrUnsigned, "manifest", func(a *attempt) { a.manifest = nil }),
 		"not base64":     with("no guessing", sign.ErrMalformed, "signature", func(a *attempt) { a.signature = []byte("!!") }),
+		"loose base64":   with("bits that mean nothing", sign.ErrMalformed, "signature", func(a *attempt) { a.signature = []byte("AB==") }),
 		"truncated":      with("valid base64, no signature", sign.ErrSignature, "signature", func(a *attempt) { a.signature = good[:8] }),
 		"huge signature": with("bounded before it is parsed", sign.ErrMalformed, "signature", func(a *attempt) { a.signature = bytes.Repeat([]byte("A"), 300<<10) }),
 		"huge manifest":  with("bounded before it is parsed", sign.ErrMalformed, "manifest", func(a *attempt) { a.manifest = bytes.Repeat([]byte(" "), 17<<10) }),

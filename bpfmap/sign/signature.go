@@ -11,10 +11,10 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"strings"
 )
 
 // maxSignature holds a bundle with its log entries; a bare signature is a hundredth of it.
@@ -127,13 +127,13 @@ func SignBundle(manifest []byte, key crypto.Signer) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	hint, err := Fingerprint(key.Public())
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(manifest)
+	sum, id := sha256.Sum256(manifest), sha256.Sum256(der)
 	b := bundle{MediaType: bundleType, Message: &message{Digest: &digest{"SHA2_256", sum[:]}, Signature: raw}}
-	b.Material.PublicKey = &publicKey{Hint: strings.TrimPrefix(hint, "sha256:")}
+	b.Material.PublicKey = &publicKey{Hint: base64.StdEncoding.EncodeToString(id[:])} // as sigstore-go writes it
 	out, err := json.Marshal(b)
 	return append(out, '\n'), err
 }

@@ -9,6 +9,8 @@
 // of its own, which are gone when it ends.
 package main
 
+//go:generate hack/generate.sh
+
 import (
 	"context"
 	"crypto/ed25519"
@@ -58,12 +60,12 @@ func run(ctx context.Context, out io.Writer, upgrades int) (err error) {
 	if err != nil {
 		return err
 	}
-	release := func(object []byte) prog.Release {
+	release := func(object []byte, by ed25519.PrivateKey) prog.Release {
 		manifest, err := sign.Manifest{
 			Object: sign.Digest(object), Use: sign.Use{Program: "count", Hook: "tcx/ingress", Target: lab.iface}, KeyID: "release",
 			NotBefore: time.Now().Add(-time.Hour).Truncate(time.Second), NotAfter: time.Now().Add(time.Hour).Truncate(time.Second),
 		}.Encode()
-		signature, serr := sign.Sign(manifest, private)
+		signature, serr := sign.Sign(manifest, by)
 		r := prog.Release{Object: object, Program: "count", Verify: trusted.For(manifest, signature)}
 		if err := errors.Join(err, serr); err != nil {
 			r.Verify = func([]byte, string, string, string) error { return err }
@@ -77,7 +79,7 @@ func run(ctx context.Context, out io.Writer, upgrades int) (err error) {
 	}
 	defer func() { err = errors.Join(err, slot.Remove()) }()
 
-	res, err := slot.Sync(ctx, release(_OneBytes))
+	res, err := slot.Sync(ctx, release(_OneBytes, private))
 	if err != nil {
 		return err
 	}
@@ -87,7 +89,7 @@ func run(ctx context.Context, out io.Writer, upgrades int) (err error) {
 	began := time.Now()
 	for i := range upgrades {
 		object := [][]byte{_TwoBytes, _OneBytes}[i%2]
-		if res, err = slot.Sync(ctx, release(object)); err != nil {
+		if res, err = slot.Sync(ctx, release(object, private)); err != nil {
 			return errors.Join(err, traffic.stop())
 		}
 	}
@@ -101,7 +103,7 @@ func run(ctx context.Context, out io.Writer, upgrades int) (err error) {
 
 	// The next version counts bytes as well, in front of the frames: the values of its map are larger, and what the old
 	// ones hold has to be taken along while frames keep coming.
-	wide := release(_WideBytes)
+	wide := release(_WideBytes, private)
 	wide.Maps = map[string]prog.Keep{"totals": prog.Counters(prog.Word{From: 0, To: 8})}
 	traffic = lab.send(ctx)
 	if _, err = slot.Sync(ctx, wide); err != nil {
@@ -132,15 +134,23 @@ func run(ctx context.Context, out io.Writer, upgrades int) (err error) {
 	fmt.Fprintf(out, "            the new map went on at the old one's count and has %d frames\n", total.Frames)
 
 	// What must not happen.
-	tampered := release(_OneBytes)
+	tampered := release(_OneBytes, private)
 	tampered.Object = append([]byte(nil), _OneBytes...)
 	tampered.Object[len(tampered.Object)/2] ^= 1
 	if _, err = slot.Sync(ctx, tampered); !errors.Is(err, sign.ErrDigest) {
 		return fmt.Errorf("a tampered object: %w", err)
 	}
 	fmt.Fprintf(out, "refused     one bit changed: %v\n", sign.ErrDigest)
+	_, stranger, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return err
+	}
+	if _, err = slot.Sync(ctx, release(_TwoBytes, stranger)); !errors.Is(err, sign.ErrSignature) {
+		return fmt.Errorf("a stranger's signature: %w", err)
+	}
+	fmt.Fprintf(out, "refused     signed by somebody else: %v\n", sign.ErrSignature)
 
-	_, err = slot.Sync(ctx, release(_BrokenBytes))
+	_, err = slot.Sync(ctx, release(_BrokenBytes, private))
 	rejected := (*prog.VerifierError)(nil)
 	if !errors.As(err, &rejected) {
 		return fmt.Errorf("a broken program: %w", err)
@@ -149,7 +159,7 @@ func run(ctx context.Context, out io.Writer, upgrades int) (err error) {
 	fmt.Fprintf(out, "refused     by the verifier: %s: %s\n            %s: %s\n", v.Class, v.Reason, v.File, v.Source)
 
 	// What must be undone.
-	sick := release(_TwoBytes)
+	sick := release(_TwoBytes, private)
 	sick.Maps = map[string]prog.Keep{"totals": prog.Counters(prog.Word{From: 8, To: 0})}
 	sick.Health = func(context.Context, prog.Running) error { return errors.New("the error rate is up") }
 	traffic = lab.send(ctx)

@@ -25,6 +25,7 @@ func TestStory(t *testing.T) {
 	}
 	for _, want := range []string{
 		"100 upgrades", "0 lost or doubled", "one bit changed: object differs from the signed one",
+		"signed by somebody else: signature does not verify",
 		"by the verifier: ", "counter.c:", "rolled back to program",
 	} {
 		if !strings.Contains(out.String(), want) {

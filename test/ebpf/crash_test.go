@@ -39,7 +39,8 @@ func wide() prog.Release {
 // job is what a child process does to a slot.
 type job struct {
 	Act, Root, Netns string
-	Step             int // it kills itself in front of this one
+	Step             int    // it kills itself in front of this one
+	Stop             string // and stops in front of the first of these
 }
 
 // acts are the upgrades that are cut off at every step.
@@ -57,6 +58,21 @@ var acts = map[string]func(context.Context, *prog.Slot) error{
 		r.Maps = map[string]prog.Keep{"flows": prog.Counters(prog.Word{From: 8, To: 0}), "percpu": prog.Counters(prog.Word{From: 8, To: 0})}
 		return second(s.Sync(ctx, r))
 	},
+	"overlap": func(ctx context.Context, s *prog.Slot) error {
+		return second(s.Sync(ctx, release(progs.Two, "on_tcx")))
+	},
+	"gap": func(ctx context.Context, s *prog.Slot) error {
+		return second(s.Sync(ctx, release(progs.Two, "on_tcx")))
+	},
+	"gap_xdp": func(ctx context.Context, s *prog.Slot) error {
+		return second(s.Sync(ctx, release(progs.Two, "on_xdp")))
+	},
+	"merge": func(ctx context.Context, s *prog.Slot) error {
+		r := release(progs.Wide, "on_tcx")
+		r.Maps = map[string]prog.Keep{"percpu": prog.Fresh(), "flows": prog.Merged(func(_, _, after, _ []byte) []byte { return append(make([]byte, 8), after...) })}
+		return second(s.Sync(ctx, r))
+	},
+	"remove": func(_ context.Context, s *prog.Slot) error { return s.Remove() },
 	"traced": func(ctx context.Context, s *prog.Slot) error {
 		return second(s.Sync(ctx, release(progs.Two, "on_tracepoint")))
 	},
@@ -71,6 +87,15 @@ func (j job) slot(opts ...prog.Option) (*prog.Slot, error) {
 	h := prog.TCX("in", prog.Ingress).In(j.Netns)
 	if strings.HasPrefix(j.Act, "trace") {
 		h = prog.Tracepoint("syscalls", "sys_enter_getpgid")
+	}
+	switch j.Act {
+	case "overlap":
+		opts = append(opts, prog.WithStrategy(prog.Overlap))
+	case "gap":
+		opts = append(opts, prog.WithStrategy(prog.Gap))
+	case "gap_xdp":
+		h = prog.XDP("in", prog.Generic).In(j.Netns)
+		opts = append(opts, prog.WithStrategy(prog.Gap))
 	}
 	return prog.New(j.Root, "slot", h, opts...)
 }
@@ -91,6 +116,10 @@ func child(text string) int {
 	}
 	n := 0
 	s, err := j.slot(prog.WithObserver(func(e prog.Event) {
+		if string(e.Step) == j.Stop {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			j.Stop = ""
+		}
 		if n == j.Step {
 			fmt.Println(e.Step, e.Detail)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -159,13 +188,16 @@ func attached(t testing.TB, netns string) (n int) {
 func leftovers(t testing.TB, dir string) (out []string) {
 	t.Helper()
 	versions := 0
+	var back []string // only good for a version to go back to
 	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return nil
 		}
 		switch name := d.Name(); {
-		case name == "next" || name == "new" || name == "link-new" || strings.HasPrefix(name, "f-") || strings.HasPrefix(name, "g-"):
+		case name == "next" || name == "gone" || name == "new" || name == "link-new" || strings.HasPrefix(name, "f-") || strings.HasPrefix(name, "g-"):
 			out = append(out, path)
+		case strings.HasPrefix(name, "r-") || strings.HasPrefix(name, "s-"):
+			back = append(back, path)
 		case d.IsDir() && strings.HasPrefix(name, "v"):
 			if versions++; versions > 2 {
 				out = append(out, path)
@@ -173,6 +205,9 @@ func leftovers(t testing.TB, dir string) (out []string) {
 		}
 		return nil
 	})
+	if versions < 2 {
+		out = append(out, back...)
+	}
 	return out
 }
 

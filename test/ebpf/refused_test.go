@@ -79,6 +79,12 @@ func TestRefusedLeavesNothing(t *testing.T) {
 	tampered[len(tampered)/2] ^= 1
 	sibling := bytes.Replace(good, []byte("on_tcx"), []byte("broken"), 1)
 
+	retired, err := sign.New([]sign.Key{{ID: "release", Public: sg.key.Public(), NotAfter: now.Add(-time.Minute)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := newSigner(t)
+
 	strict := prog.WithLimits(prog.Limits{Object: 1000})
 	bomb := prog.WithLimits(prog.Limits{MapMemory: 1000})
 	for name, tt := range map[string]struct {
@@ -91,6 +97,8 @@ func TestRefusedLeavesNothing(t *testing.T) {
 		"tampered manifest": {"another program", prog.Release{Object: progs.Two, Program: "broken", Verify: sg.keys.For(sibling, sg.sign(good))}, nil, sign.ErrSignature},
 		"other hook":        {"signed for egress", prog.Release{Object: progs.Two, Program: "on_tcx", Verify: sg.keys.For(egress, sg.sign(egress))}, nil, sign.ErrBinding},
 		"expired":           {"an hour ago", prog.Release{Object: progs.Two, Program: "on_tcx", Verify: sg.keys.For(old, sg.sign(old))}, nil, sign.ErrExpired},
+		"expired key":       {"a minute ago", prog.Release{Object: progs.Two, Program: "on_tcx", Verify: retired.For(good, sg.sign(good))}, nil, sign.ErrExpired},
+		"other key":         {"it has the right name", prog.Release{Object: progs.Two, Program: "on_tcx", Verify: sg.keys.For(good, other.sign(good))}, nil, sign.ErrSignature},
 		"no signature":      {"fail closed", prog.Release{Object: progs.Two, Program: "on_tcx", Verify: sg.keys.For(good, nil)}, nil, sign.ErrUnsigned},
 		"no check":          {"fail closed", prog.Release{Object: progs.Two, Program: "on_tcx"}, nil, prog.ErrUnverified},
 		"oversized":         {"before anything else", prog.Release{Object: progs.Two, Program: "on_tcx", Verify: prog.Unsigned}, []prog.Option{strict}, prog.ErrLimit},
@@ -131,6 +139,9 @@ func TestRefusedLeavesNothing(t *testing.T) {
 					t.Errorf("%s: left over: %v", tt.reason, left)
 				}
 				want := 0
+				if entries, _ := os.ReadDir(root); !installed && len(entries) > 0 {
+					t.Errorf("%s: %v is there", tt.reason, entries)
+				}
 				if installed {
 					want = 1
 					w.send(5, 1)

@@ -20,6 +20,8 @@ object wide -DVERSION=3 -DSTYLE=2
 object slow -DVERSION=1 -DSTYLE=1 -DSLOW
 object other -DVERSION=5 -DSTYLE=3
 object broken -DVERSION=4 -DSTYLE=1 -DBROKEN
+object tails -DVERSION=1 -DSTYLE=1 -DTAILS
+object tails2 -DVERSION=2 -DSTYLE=1 -DTAILS
 # What belongs together: a test without clang sees from it that somebody forgot to compile.
 cp progs.c build.sh "$out" 2>/dev/null || true
 (cd "$out" && sha256sum progs.c build.sh ./*.o) | sed 's|\./||' >"$out/SHA256SUMS"

@@ -19,7 +19,7 @@ static long (*bpf_map_update_elem)(void *map, const void *key, const void *value
 static __u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*bpf_skb_load_bytes)(const void *skb, __u32 offset, void *to, __u32 len) = (void *)26;
 
-enum { HASH = 1, ARRAY = 2, PERCPU_HASH = 5, LRU_HASH = 9 };
+enum { HASH = 1, ARRAY = 2, PROG_ARRAY = 3, PERCPU_HASH = 5, LRU_HASH = 9 };
 
 // The first fields of struct __sk_buff and struct xdp_md in linux/bpf.h.
 struct __sk_buff {
@@ -195,6 +195,39 @@ SEC("tc") int broken(struct __sk_buff *skb)
 	__u8 *data = (void *)(long)skb->data;
 
 	return data[99]; // never checked against data_end
+}
+
+SEC("tc") int endless(struct __sk_buff *skb)
+{
+	volatile __u32 sum = 0;
+
+	for (__u32 i = 0; i < 1 << 24; i++)
+		sum += i;
+	return sum;
+}
+#endif
+
+#ifdef TAILS
+static long (*bpf_tail_call)(void *ctx, void *map, __u32 at) = (void *)12;
+
+SEC("tc") int tail(struct __sk_buff *skb)
+{
+	packet(skb, 36);
+	return -1;
+}
+
+struct {
+	__uint(type, PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	int (*values[])(struct __sk_buff *);
+} tails SEC(".maps") = {.values = {tail}};
+
+// head counts nothing by itself: the program it jumps to does.
+SEC("tc") int head(struct __sk_buff *skb)
+{
+	bpf_tail_call(skb, &tails, 0);
+	return -1;
 }
 #endif
 

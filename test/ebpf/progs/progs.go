@@ -12,7 +12,8 @@ import (
 
 // The objects. One and Two differ in the counter that they add to, and the socket filter of Two drops; Wide has larger
 // values in its flow tables, Other has values of the same size with other fields,
-// Slow takes its time for each packet; Broken has a program that the verifier rejects.
+// Slow takes its time for each packet; Broken has a program that the verifier rejects; Tails and Tails2 have one, head,
+// that jumps to the one that counts.
 var (
 	One    = read("one")
 	Two    = read("two")
@@ -20,6 +21,8 @@ var (
 	Other  = read("other")
 	Slow   = read("slow")
 	Broken = read("broken")
+	Tails  = read("tails")
+	Tails2 = read("tails2")
 )
 
 func read(name string) []byte {
