@@ -10,4 +10,4 @@ import (
 	"github.com/ashlar-go/ashlar/test/bench/side"
 )
 
-func main() { side.Main(slices.Concat(statusBenches)...) }
+func main() { side.Main(slices.Concat(statusBenches, conversionBenches)...) }

@@ -56,6 +56,7 @@ type swapping struct {
 	objects [2][]byte
 	program string
 	hits    *ebpf.Map
+	flows   *ebpf.Map // by the number of the event, nil where the program does not look into it
 	calls   *callCounter
 	n       int
 	took    []time.Duration
@@ -81,6 +82,11 @@ func swaps(program string) (w side.Work, err error) {
 	}
 	if s.hits, err = s.slot.Map("hits"); err != nil {
 		return fail(err)
+	}
+	if program == "on_tcx" || program == "on_cgroup" {
+		if s.flows, err = s.slot.Map("flows"); err != nil {
+			return fail(err)
+		}
 	}
 	if program == "on_tracepoint" {
 		only, err := s.slot.Map("only")
@@ -130,16 +136,9 @@ func (s *swapping) do() error {
 func (s *swapping) counts() map[string]int64 {
 	sent, resume := s.scene.pause()
 	defer resume()
-	counted := int64(0)
+	lost, doubled := int64(0), int64(0)
 	for range 200 { // what is under way arrives soon; what does not is lost
-		counted = 0
-		for i := range uint32(8) {
-			var n uint64
-			if s.hits.Lookup(i, &n) == nil {
-				counted += int64(n)
-			}
-		}
-		if counted == sent {
+		if lost, doubled = s.compare(sent); lost+doubled == 0 {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -156,9 +155,31 @@ func (s *swapping) counts() map[string]int64 {
 	}
 	s.took = nil
 	return map[string]int64{
-		"events": sent, "lost": max(0, sent-counted), "doubled": max(0, counted-sent),
+		"events": sent, "lost": lost, "doubled": doubled,
 		"open_calls": other, "updates": calls[unix.BPF_LINK_UPDATE], "activate_us": activate,
 	}
+}
+
+// compare holds what was counted against what was sent: all together, and each flow by itself, so that an event that was
+// lost and one that was seen twice do not make up for each other.
+func (s *swapping) compare(sent int64) (lost, doubled int64) {
+	differ := func(sent, counted int64) {
+		lost, doubled = max(lost, sent-counted), max(doubled, counted-sent)
+	}
+	counted := int64(0)
+	for i := range uint32(8) {
+		var n uint64
+		if s.hits.Lookup(i, &n) == nil {
+			counted += int64(n)
+		}
+	}
+	differ(sent, counted)
+	for flow := int64(0); s.flows != nil && flow < sceneFlows; flow++ {
+		var n uint64
+		_ = s.flows.Lookup(uint32(flow), &n) // not there is zero
+		differ((sent-flow+sceneFlows-1)/sceneFlows, int64(n))
+	}
+	return lost, doubled
 }
 
 func (s *swapping) close() error {
@@ -168,6 +189,9 @@ func (s *swapping) close() error {
 	}
 	if s.hits != nil {
 		errs = append(errs, s.hits.Close())
+	}
+	if s.flows != nil {
+		errs = append(errs, s.flows.Close())
 	}
 	if s.scene != nil {
 		s.scene.stop()

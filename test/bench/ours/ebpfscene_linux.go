@@ -4,6 +4,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -22,13 +23,16 @@ import (
 	"github.com/ashlar-go/ashlar/bpfmap/prog"
 )
 
+// sceneFlows is how many of them events belong to, one after the other.
+const sceneFlows = 512
+
 // scene is where programs are replaced: a bpf file system, and what makes events.
 type scene struct {
 	pins   string
 	sent   atomic.Int64
 	mounts []string
 	made   []string // folders
-	event  func() error
+	event  func(flow uint16) error
 
 	socket int
 	netns  *os.File
@@ -60,7 +64,7 @@ func newScene(program string) (s *scene, h prog.Hook, err error) {
 	}
 	switch program {
 	case "on_tracepoint":
-		s.event = func() error { _, err := unix.Getpgid(0); return err }
+		s.event = func(uint16) error { _, err := unix.Getpgid(0); return err }
 		return s, prog.Tracepoint("syscalls", "sys_enter_getpgid"), nil
 	case "on_cgroup":
 		return s.cgroup()
@@ -126,7 +130,10 @@ func (s *scene) network() (err error) {
 	}
 	copy(frame[12:], []byte{0x08, 0x00, 0x45, 0, 0, 50, 0, 0, 0, 0, 64, 17}) // IPv4, UDP
 	frame[36], frame[37] = 7777>>8, 7777&0xff
-	s.event = func() error { return unix.Sendto(s.socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: out.Index}) }
+	s.event = func(flow uint16) error {
+		binary.LittleEndian.PutUint16(frame[42:], flow)
+		return unix.Sendto(s.socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: out.Index})
+	}
 	return nil
 }
 
@@ -159,10 +166,12 @@ func (s *scene) cgroup() (*scene, prog.Hook, error) {
 	if err = errors.Join(err, join(home)); err != nil {
 		return s, prog.Hook{}, err
 	}
-	s.event = func() error {
-		_, err := s.conn.Write(make([]byte, 8))
+	payload := make([]byte, 8)
+	s.event = func(flow uint16) error {
+		binary.LittleEndian.PutUint16(payload, flow)
+		_, err := s.conn.Write(payload)
 		if errors.Is(err, unix.ECONNREFUSED) { // nobody listens, which the answer to the packet before says: this one was not sent
-			_, err = s.conn.Write(make([]byte, 8))
+			_, err = s.conn.Write(payload)
 		}
 		return err
 	}
@@ -179,7 +188,7 @@ func (s *scene) start() {
 			}
 			s.mu.Lock()
 			for range 16 {
-				if err := s.event(); err != nil {
+				if err := s.event(uint16(s.sent.Load() % sceneFlows)); err != nil {
 					s.failed.Store(&err)
 					s.mu.Unlock()
 					return

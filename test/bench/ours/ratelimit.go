@@ -4,7 +4,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -25,6 +27,7 @@ type (
 
 var ratelimitBenches = []side.Bench{
 	{Name: "ratelimit.cycle1k", Prepare: func() (side.Work, error) { return cycle(ourLimiter, 1) }},
+	{Name: "ratelimit.cycle1k_floor", Prepare: func() (side.Work, error) { return cycleFloor(), nil }},
 	{Name: "workqueue.cycle1k", Prepare: func() (side.Work, error) { return cycle(itemExponential, 1) }},
 	{Name: "ratelimit.cycle1k_8", Prepare: func() (side.Work, error) { return cycle(ourLimiter, 8) }},
 	{Name: "workqueue.cycle1k_8", Prepare: func() (side.Work, error) { return cycle(itemExponential, 8) }},
@@ -129,6 +132,37 @@ func cycle(build func() (limiter, error), goroutines int) (side.Work, error) {
 		}
 		return nil
 	}}, nil
+}
+
+// cycleFloor is what no limiter with deadlines can do without in a cycle: a hash of the key and a lock in each call, and a
+// look at the clock in each When. It remembers nothing.
+func cycleFloor() side.Work {
+	var visits [load.Attempts + 2][]limitKey
+	for i := range visits {
+		visits[i] = limitKeys(load.Limits)
+	}
+	var (
+		mu    sync.Mutex
+		seed  = maphash.MakeSeed()
+		start = time.Now()
+		sum   uint64
+	)
+	return side.Work{Do: func() error {
+		for i, keys := range visits {
+			for _, k := range keys {
+				h := maphash.Comparable(seed, k)
+				mu.Lock()
+				if sum += h; i < load.Attempts {
+					sum += uint64(time.Since(start))
+				}
+				mu.Unlock()
+			}
+		}
+		if sum == 0 {
+			return errors.New("nothing was done")
+		}
+		return nil
+	}}
 }
 
 // whenMany lets keys fail that have failed before, in an order that no cache knows.
