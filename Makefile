@@ -46,7 +46,8 @@ fuzz: ## Fuzz every target for 10 minutes each (FUZZTIME=…).
 	test/fuzz $(if $(filter command line environment,$(origin FUZZTIME)),$(FUZZTIME),10m)
 
 .PHONY: soak
-soak: ## Long variants of the crash and churn tests.
+soak: ## Long variants of the crash and churn tests, and 102 000 random walks through conversions.
+	SOAK=1 go test -count=1 -timeout 120m ./conversion/conversiontest
 	SOAK=1 go test -C test/kernel -count=1 -timeout 60m ./...
 	SOAK=1 go test -C test/ebpf -count=1 -timeout 60m ./...
 	SOAK=1 go test -C test/integration -count=1 -timeout 120m ./...

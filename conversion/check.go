@@ -60,7 +60,8 @@ type property struct {
 }
 
 // Check compares the converter with a CustomResourceDefinition, which is JSON: what a client reads at start-up, or a
-// manifest after sigs.k8s.io/yaml.YAMLToJSON in a test. The error joins one sentence for each finding:
+// manifest after sigs.k8s.io/yaml.YAMLToJSON in a test. YAML itself is not read: its parser would come with every operator.
+// The error joins one sentence for each finding:
 //
 //   - a version of spec.versions, served or not, or of status.storedVersions, that the converter does not know;
 //   - a conversion that is not by webhook, or by a webhook that cannot be called: no v1 review, no path, no caBundle;

@@ -75,14 +75,27 @@ func shapeOf(r ref) string {
 }
 
 func misfit(r ref, t *typeInfo) error {
-	want := t.t.Kind().String()
-	switch t.kind {
+	want := "a string"
+	switch k := t.t.Kind(); k {
 	case reflect.Struct, reflect.Map:
 		want = "an object"
 	case reflect.Slice:
 		want = "a list"
+	case reflect.Bool:
+		want = "true or false"
+	case reflect.Float32, reflect.Float64:
+		want = "a number"
+	case reflect.String:
+	default:
+		want = "an integer"
+		if r.kind() == '0' { // one that does not fit
+			want += fmt.Sprintf(" of %d bits", t.t.Bits())
+			if k >= reflect.Uint && k <= reflect.Uint64 {
+				want += " without a sign"
+			}
+		}
 	}
-	return fmt.Errorf("found %s where %s takes %s", shapeOf(r), t.t, want)
+	return fmt.Errorf("expected %s, found %s", want, shapeOf(r))
 }
 
 // value fills v, which is settable, from r.

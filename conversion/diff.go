@@ -38,6 +38,10 @@ func unescape(segment string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(segment, "~1", "/"), "~0", "~")
 }
 
+// top reports whether a member of an object is there whether it says something or not: an old version that has nothing left
+// to say in spec or status takes nothing away that it never showed. Further down, who removes an object means all of it.
+func top(name string) bool { return name == "spec" || name == "status" }
+
 func raw(r ref) []byte {
 	if !r.ok() {
 		return nil
@@ -77,6 +81,13 @@ func (d *differ) members(path, schema string, old, new ref, leave func(string) b
 		}
 		name := string(n.name())
 		at := path + "/" + escape(name)
+		if !o.ok() && path == "" && top(name) && n.kind() == '{' && n.count() > 0 {
+			// By member, so that what an old version says there one day leaves the rest where it is.
+			for m := range n.children() {
+				d.out = append(d.out, Change{Path: at + "/" + escape(string(m.name())), New: m.bytes()})
+			}
+			continue
+		}
 		if !o.ok() {
 			d.out = append(d.out, Change{Path: at, New: n.bytes()})
 			continue

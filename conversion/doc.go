@@ -23,6 +23,8 @@
 //     edited the place since. An edit at the old version wins. There is no annotation if nothing is lost.
 //   - Items of lists are known again by their keys, or by their content. What is ambiguous is dropped and counted, never
 //     given to another item.
+//   - spec and status count as there when they are empty: what only a newer version holds in them stays. Further down, who
+//     removes an object has removed all of it.
 //   - What a third version keeps is seen at every version that can hold it, whichever version is stored.
 //   - Inputs are never modified, answers share no memory with them, and the same input has the same answer.
 //   - The handler answers every well-formed review by a well-formed answer. An answer names every failure: object,
@@ -32,6 +34,10 @@
 // the annotation has replaced the object, and what only the annotation held is gone; kubectl replace of an old manifest is
 // such a client, kubectl edit, patch and apply are not. A manifest exported at an old version contains the annotation and
 // puts back what was kept at that time: see [Export] and [Owners].
+//
+// Server-side apply keeps annotations, too. But where a manager applies less than before, the API server takes the rest away
+// by way of the versions of all managers, with one annotation for all: a field may stay that those versions cannot hold,
+// and what no manager owns may go. It also refuses an apply that takes the last field of an object (null, 422).
 //
 // # Assumptions
 //

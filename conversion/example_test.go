@@ -281,7 +281,7 @@ func ExampleWithKeys() {
 func ExampleConverter_Convert() {
 	_, err := dbConverter().Convert(context.Background(), []byte(`{"apiVersion":"db.example.com/v1alpha1","kind":"DB","metadata":{"namespace":"default","name":"a"},"spec":{"replicas":"three"}}`), "v1")
 	fmt.Println(err)
-	// Output: convert DB default/a from v1alpha1 to v1 at spec.replicas: found a string where int32 takes int32
+	// Output: convert DB default/a from v1alpha1 to v1 at spec.replicas: expected an integer, found a string
 }
 
 func ExampleConverter_Trial() {

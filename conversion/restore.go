@@ -19,7 +19,14 @@ type restorer struct {
 	add     map[int32][]addend // to an object or a list
 	touched []int32
 	digests map[int32][]string // of the items of lists with equal items, as they were
+	made    []made             // spec or status, where it is gone
 	dropped int
+}
+
+// made is a top-level member that changes make anew.
+type made struct {
+	name    string
+	members []addend
 }
 
 // addend is a member that is added to an object, or an item that comes after another one in a list.
@@ -37,6 +44,20 @@ func restore(root ref, keys listKeys, changes []Change) (out []byte, changed boo
 	}
 	if len(r.touched) == 0 {
 		return root.bytes(), false, r.dropped
+	}
+	for _, m := range r.made {
+		b := []byte{'{'}
+		for i, a := range m.members {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(append(appendString(b, a.name), ':'), a.raw...)
+		}
+		if b = append(b, '}'); root.get(m.name).ok() {
+			r.replace[root.get(m.name).i] = b
+		} else {
+			r.addTo(root.i, addend{name: m.name, raw: b})
+		}
 	}
 	slices.Sort(r.touched)
 	return r.write(nil, root), true, r.dropped
@@ -72,11 +93,53 @@ func (r *restorer) change(c Change) {
 		r.replace[at.i] = c.New
 		r.touched = append(r.touched, at.i)
 		return
-	case !at.ok() && c.Old == nil && parent.ok() && parent.kind() == '{':
+	case !at.ok() && c.Old == nil && parent.ok() && parent.kind() == '{' && !r.adds(parent.i, name) &&
+		!(parent.i == r.root.i && slices.ContainsFunc(r.made, func(m made) bool { return m.name == name })):
 		r.addTo(parent.i, addend{name: name, raw: c.New})
+		return
+	case c.Old == nil && r.anew(c.Path, c.New):
 		return
 	}
 	r.dropped++
+}
+
+// anew makes spec or status again for a member that belongs into it. Server-side apply removes the last field, and leaves
+// null, of an object that it converts to the version of another manager.
+func (r *restorer) anew(path string, raw []byte) bool {
+	part, name, ok := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if !ok || strings.Contains(name, "/") || !top(part) || r.root.kind() != '{' {
+		return false
+	}
+	at := r.root.get(part)
+	if at.ok() && at.kind() != 'n' {
+		return false
+	}
+	name = unescape(name)
+	i := slices.IndexFunc(r.made, func(m made) bool { return m.name == part })
+	switch {
+	case r.adds(r.root.i, part), i >= 0 && slices.ContainsFunc(r.made[i].members, func(a addend) bool { return a.name == name }):
+		return false
+	case i < 0:
+		i = len(r.made)
+		r.made = append(r.made, made{name: part})
+		if at.ok() {
+			if r.replace == nil {
+				r.replace = map[int32][]byte{}
+			}
+			r.replace[at.i] = at.bytes()
+			r.touched = append(r.touched, at.i)
+		} else {
+			r.touched = append(r.touched, r.root.i)
+		}
+	}
+	r.made[i].members = append(r.made[i].members, addend{name: name, raw: raw})
+	return true
+}
+
+// adds reports whether a member is added already: who forges an annotation must not be able to write a name twice, which
+// no version could convert.
+func (r *restorer) adds(i int32, name string) bool {
+	return slices.ContainsFunc(r.add[i], func(a addend) bool { return a.name == name })
 }
 
 func (r *restorer) addTo(i int32, a addend) {

@@ -63,7 +63,8 @@ func ExampleLaws() {
 
 func ExampleWalks() {
 	var t printer
-	fmt.Println(conversiontest.Walks(t, lamps(), []byte(lampCRD), conversiontest.WithN(2), conversiontest.WithSteps(3)) > 0)
+	steps := conversiontest.Walks(t, lamps(), []byte(lampCRD), conversiontest.WithN(2), conversiontest.WithSteps(3))
+	fmt.Println(len(steps) > 0)
 	// Output: true
 }
 
@@ -71,7 +72,7 @@ func ExampleWalks() {
 func ExampleWalk() {
 	h, _ := conversion.Handler([]*conversion.Converter{lamps()})
 	server := conversiontest.NewServer(h, "example.com", "v1")
-	err := conversiontest.Walk(context.Background(), server, lamps(), []byte(lampCRD), "v1", "lamp-1", 1, conversiontest.WithSteps(3))
+	_, err := conversiontest.Walk(context.Background(), server, lamps(), []byte(lampCRD), "v1", "lamp-1", 1, conversiontest.WithSteps(3))
 	fmt.Println(err)
 	// Output: <nil>
 }
@@ -88,13 +89,13 @@ func lampServer() *conversiontest.Server {
 func ExampleServer_Create() {
 	raw, version, ok := lampServer().Stored("a")
 	fmt.Printf("%s %s %v\n", raw, version, ok)
-	// Output: {"apiVersion":"example.com/v1","kind":"Lamp","metadata":{"name":"a","uid":"uid-1"},"spec":{"power":40}} v1 true
+	// Output: {"apiVersion":"example.com/v1","kind":"Lamp","metadata":{"name":"a","resourceVersion":"1","uid":"uid-1"},"spec":{"power":40}} v1 true
 }
 
 func ExampleServer_Get() {
 	got, err := lampServer().Get(context.Background(), "v1beta1", "a")
 	fmt.Printf("%s %v\n", got, err)
-	// Output: {"apiVersion":"example.com/v1beta1","kind":"Lamp","metadata":{"name":"a","uid":"uid-1"},"spec":{"watts":40}} <nil>
+	// Output: {"apiVersion":"example.com/v1beta1","kind":"Lamp","metadata":{"name":"a","resourceVersion":"1","uid":"uid-1"},"spec":{"watts":40}} <nil>
 }
 
 func ExampleServer_Update() {
@@ -102,7 +103,7 @@ func ExampleServer_Update() {
 	err := s.Update(ctx, "v1beta1", []byte(`{"kind":"Lamp","metadata":{"name":"a"},"spec":{"watts":60}}`))
 	got, _ := s.Get(ctx, "v1", "a")
 	fmt.Printf("%s %v\n", got, err)
-	// Output: {"apiVersion":"example.com/v1","kind":"Lamp","metadata":{"name":"a","uid":"uid-1"},"spec":{"power":60}} <nil>
+	// Output: {"apiVersion":"example.com/v1","kind":"Lamp","metadata":{"name":"a","resourceVersion":"2","uid":"uid-1"},"spec":{"power":60}} <nil>
 }
 
 func ExampleServer_List() {
@@ -119,4 +120,43 @@ func ExampleServer_Delete() {
 	// Output:
 	// <nil>
 	// true
+}
+
+// A JSON merge patch at the old version.
+func ExampleServer_Patch() {
+	ctx, s := context.Background(), lampServer()
+	err := s.Patch(ctx, "v1beta1", "a", []byte(`{"spec":{"watts":60}}`))
+	got, _ := s.Get(ctx, "v1", "a")
+	fmt.Printf("%s %v\n", got, err)
+	// Output: {"apiVersion":"example.com/v1","kind":"Lamp","metadata":{"name":"a","resourceVersion":"2","uid":"uid-1"},"spec":{"power":60}} <nil>
+}
+
+func ExampleServer_Watch() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s := lampServer()
+	next, err := s.Watch(ctx, "v1", "a")
+	fmt.Println(err, s.Delete(ctx, "v1beta1", "a"))
+	e, err := next()
+	fmt.Println(e.Type, err)
+	// Output:
+	// <nil> <nil>
+	// DELETED <nil>
+}
+
+func ExampleSteps_Add() {
+	all := conversiontest.Steps{"patch at v1": 2}
+	all.Add(conversiontest.Steps{"patch at v1": 1, "delete at v1beta1": 1})
+	fmt.Println(all)
+	// Output: map[delete at v1beta1:1 patch at v1:3]
+}
+
+// Who watches the steps sees what was written and what every version shows.
+func ExampleWithTrace() {
+	var t printer
+	lines := 0
+	conversiontest.Walks(t, lamps(), []byte(lampCRD), conversiontest.WithN(1), conversiontest.WithSteps(2),
+		conversiontest.WithTrace(func(string) { lines++ }))
+	fmt.Println(lines) // a creation and two steps at two versions
+	// Output: 9
 }

@@ -51,5 +51,5 @@ func ExampleServer() {
 	fmt.Printf("stored as %s, after %d reviews %s %v\n", version, s.Reviews(), got, err)
 	// Output:
 	// <nil>
-	// stored as v1beta1, after 2 reviews {"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","uid":"uid-1"}} <nil>
+	// stored as v1beta1, after 2 reviews {"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","resourceVersion":"1","uid":"uid-1"}} <nil>
 }

@@ -5,8 +5,11 @@ package conversiontest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -69,6 +72,18 @@ func TestTheKitFails(t *testing.T) {
 			_ = in.Spec.Args[0]
 			return aToB(ctx, in, out)
 		}, bToA, "panic"},
+		"forgotten": {"a field that both versions have is not copied up", func(ctx context.Context, in *GadgetA, out *GadgetB) error {
+			err := aToB(ctx, in, out)
+			out.Spec.Suspend = nil
+			return err
+		}, bToA, "spec.suspend is in v1alpha1 and in v1beta1 with one type, and is gone: the function does not copy it"},
+		"forgotten down": {"one in an item of a list is not copied down", aToB, func(ctx context.Context, in *GadgetB, out *GadgetA) error {
+			err := bToA(ctx, in, out)
+			for i := range out.Spec.Rules {
+				out.Spec.Rules[i].Port = 0
+			}
+			return err
+		}, "spec.rules.port is in v1beta1 and in v1alpha1 with one type, and is gone"},
 		"illegal label": {"the API server refuses the answer", func(ctx context.Context, in *GadgetA, out *GadgetB) error {
 			if out.Labels == nil {
 				out.Labels = map[string]string{}
@@ -90,8 +105,24 @@ func TestTheKitFails(t *testing.T) {
 			}
 		})
 	}
+	// If it is meant, it is said.
+	b := conversion.New(gadgets, conversion.WithListKeys("v1alpha1", "spec.rules", "name"), conversion.WithListKeys("v1beta1", "spec.rules", "name"))
+	conversion.Pair(b, "v1alpha1", "v1beta1", func(ctx context.Context, in *GadgetA, out *GadgetB) error {
+		err := aToB(ctx, in, out)
+		out.Spec.Suspend = nil
+		return err
+	}, bToA)
+	c, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := verdict(func(tb testing.TB) {
+		conversiontest.Laws(tb, c, gadgetCRD(2, "v1alpha1", nil), conversiontest.WithExcept("spec.suspend"))
+	}); got != "" {
+		t.Errorf("the verdict is %q", got)
+	}
 	// Walks notice values that end up elsewhere: here an update that is stored without what it said.
-	b := conversion.New(gadgets)
+	b = conversion.New(gadgets)
 	conversion.Pair(b, "v1alpha1", "v1beta1", aToB, func(ctx context.Context, in *GadgetB, out *GadgetA) error {
 		err := bToA(ctx, in, out)
 		if len(out.Spec.Ports) > 1 {
@@ -99,8 +130,7 @@ func TestTheKitFails(t *testing.T) {
 		}
 		return err
 	})
-	c, err := b.Build()
-	if err != nil {
+	if c, err = b.Build(); err != nil {
 		t.Fatal(err)
 	}
 	if got := verdict(func(tb testing.TB) {
@@ -156,5 +186,38 @@ func TestValidate(t *testing.T) {
 				t.Errorf("error %v, want %s: %s", err, tt.failure, tt.says)
 			}
 		})
+	}
+}
+
+// A handler whose annotation is a constant that nobody ever writes: no assertion about it is needed, the walks notice what
+// is lost. https://github.com/tektoncd/pipeline/issues/7105
+func TestTektonPipeline7105TheAnnotationIsNeverWritten(t *testing.T) {
+	t.Parallel()
+	never := func(s *conversiontest.Server) conversiontest.API {
+		inner := s.Handler
+		s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			rec := httptest.NewRecorder()
+			inner.ServeHTTP(rec, r)
+			var answer map[string]any
+			d := json.NewDecoder(rec.Body)
+			d.UseNumber()
+			if err := d.Decode(&answer); err != nil {
+				t.Error(err)
+			}
+			objects, _ := answer["response"].(map[string]any)["convertedObjects"].([]any)
+			for _, o := range objects {
+				if a, ok := o.(map[string]any)["metadata"].(map[string]any)["annotations"].(map[string]any); ok {
+					delete(a, conversion.Annotation)
+				}
+			}
+			_ = json.NewEncoder(w).Encode(answer)
+		})
+		return s
+	}
+	got := verdict(func(tb testing.TB) {
+		conversiontest.Walks(tb, newGadgets(t, 2), gadgetCRD(2, "v1alpha1", nil), conversiontest.WithN(200), conversiontest.WithAPI(never))
+	})
+	if !strings.Contains(got, "absent, want") {
+		t.Errorf("the verdict is %q", got)
 	}
 }

@@ -131,7 +131,7 @@ func (s *schema) value(r *rand.Rand, depth int) any {
 	}
 	if s.IntOrString {
 		if r.IntN(2) == 0 {
-			return r.IntN(100)
+			return json.Number(fmt.Sprint(r.IntN(100)))
 		}
 		return fmt.Sprintf("%d%%", r.IntN(100))
 	}

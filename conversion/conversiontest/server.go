@@ -7,8 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -18,24 +21,49 @@ type API interface {
 	Create(ctx context.Context, version string, obj []byte) error
 	Get(ctx context.Context, version, name string) ([]byte, error)
 	Update(ctx context.Context, version string, obj []byte) error
+	// Patch takes a JSON merge patch (RFC 7386).
+	Patch(ctx context.Context, version, name string, patch []byte) error
 	Delete(ctx context.Context, version, name string) error
+	// Watch shows what happens to an object from now on. next waits for an event, as long as ctx lasts.
+	Watch(ctx context.Context, version, name string) (next func() (Event, error), err error)
+}
+
+// Applier is an API with server-side apply, which creates what is not there. Conflicts are to be forced. A server refuses
+// what merging has left behind where that is not valid, null for an object that has lost its last member above all: that
+// is [ErrInvalid].
+type Applier interface {
+	API
+	Apply(ctx context.Context, version, manager string, obj []byte) error
+}
+
+// Event is what a watch shows.
+type Event struct {
+	Type   string // ADDED, MODIFIED or DELETED
+	Object []byte // at the version of the watch
 }
 
 // ErrNotFound: a [Server] has no object of the name.
 var ErrNotFound = errors.New("not found")
 
+// ErrInvalid: an [Applier] refuses what it has merged.
+var ErrInvalid = errors.New("invalid")
+
 // Server stores objects in one version and serves them in all, as an API server does: every crossing is a review, and its
 // answer is validated and its metadata put back. Storage may be changed at any time; objects then stay in the version they
-// were written in. It may be used by several goroutines.
+// were written in. A write that changes nothing is none. It may be used by several goroutines.
+//
+// It does not apply: who owns a field is another matter. An [Applier] around it does.
 type Server struct {
 	Group   string       // of the objects
 	Handler http.Handler // that answers the reviews
 
-	mu      sync.Mutex
-	storage string
-	objects map[string]stored
-	uids    int
-	reviews int
+	mu       sync.Mutex
+	storage  string
+	objects  map[string]stored
+	uids     int
+	writes   int
+	reviews  int
+	watchers []*watcher
 }
 
 type stored struct {
@@ -84,53 +112,107 @@ func (s *Server) convert(ctx context.Context, raw []byte, from, to string) ([]by
 
 // Create stores a new object and gives it a uid.
 func (s *Server) Create(ctx context.Context, version string, obj []byte) error {
-	return s.write(ctx, version, obj, func(name string, m map[string]any) error {
-		if _, ok := s.objects[name]; ok {
-			return fmt.Errorf("create %s: already exists", name)
-		}
-		s.uids++
-		m["uid"] = fmt.Sprintf("uid-%d", s.uids)
-		return nil
-	})
-}
-
-// Update replaces an object.
-func (s *Server) Update(ctx context.Context, version string, obj []byte) error {
-	return s.write(ctx, version, obj, func(name string, m map[string]any) error {
-		old, ok := s.objects[name]
-		if !ok {
-			return fmt.Errorf("update %s: %w", name, ErrNotFound)
-		}
-		was, err := decode(old.raw)
-		if err != nil {
-			return err
-		}
-		m["uid"] = was["metadata"].(map[string]any)["uid"]
-		return nil
-	})
-}
-
-func (s *Server) write(ctx context.Context, version string, obj []byte, admit func(string, map[string]any) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m, err := decode(obj)
+	name, m, err := s.request(version, obj)
 	if err != nil {
 		return err
 	}
-	metadata, ok := m["metadata"].(map[string]any)
-	if !ok {
-		return errors.New("write: no metadata")
+	if _, ok := s.objects[name]; ok {
+		return fmt.Errorf("create %s: already exists", name)
 	}
-	name, _ := metadata["name"].(string)
-	if err := admit(name, metadata); err != nil {
+	s.uids++
+	m["metadata"].(map[string]any)["uid"] = fmt.Sprintf("uid-%d", s.uids)
+	return s.store(ctx, name, version, m)
+}
+
+// Update replaces an object. Where it has a resourceVersion, that must be the present one.
+func (s *Server) Update(ctx context.Context, version string, obj []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name, m, err := s.request(version, obj)
+	if err != nil {
 		return err
 	}
+	return s.replace(ctx, name, version, m)
+}
+
+// Patch changes an object by a JSON merge patch at a version.
+func (s *Server) Patch(ctx context.Context, version, name string, patch []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, err := decode(patch)
+	if err != nil {
+		return fmt.Errorf("patch %s: %w", name, err)
+	}
+	raw, err := s.get(ctx, version, name)
+	if err != nil {
+		return err
+	}
+	m, err := decode(raw)
+	if err != nil {
+		return err
+	}
+	m, _ = applyMerge(m, p).(map[string]any)
+	if _, m, err = s.request(version, encode(m)); err != nil {
+		return err
+	}
+	return s.replace(ctx, name, version, m)
+}
+
+// request reads what is written.
+func (s *Server) request(version string, obj []byte) (string, map[string]any, error) {
+	m, err := decode(obj)
+	if err != nil {
+		return "", nil, err
+	}
+	metadata, ok := m["metadata"].(map[string]any)
+	if !ok {
+		return "", nil, errors.New("write: no metadata")
+	}
+	name, _ := metadata["name"].(string)
 	m["apiVersion"] = s.Group + "/" + version
+	return name, m, nil
+}
+
+func (s *Server) replace(ctx context.Context, name, version string, m map[string]any) error {
+	old, ok := s.objects[name]
+	if !ok {
+		return fmt.Errorf("update %s: %w", name, ErrNotFound)
+	}
+	was, err := decode(old.raw)
+	if err != nil {
+		return err
+	}
+	now, before := m["metadata"].(map[string]any), was["metadata"].(map[string]any)
+	if rv := now["resourceVersion"]; rv != nil && rv != before["resourceVersion"] {
+		return fmt.Errorf("update %s: resourceVersion is %v, not %v", name, before["resourceVersion"], rv)
+	}
+	now["uid"], now["resourceVersion"] = before["uid"], before["resourceVersion"]
+	return s.store(ctx, name, version, m)
+}
+
+// store writes an object, and tells those who watch, unless it is there already.
+func (s *Server) store(ctx context.Context, name, version string, m map[string]any) error {
 	raw, err := s.convert(ctx, encode(m), version, s.storage)
 	if err != nil {
 		return err
 	}
-	s.objects[name] = stored{s.storage, raw}
+	if m, err = decode(raw); err != nil {
+		return err
+	}
+	old, there := s.objects[name]
+	if was, err := decode(old.raw); err == nil && old.version == s.storage && reflect.DeepEqual(was, m) {
+		return nil
+	}
+	s.writes++
+	m["metadata"].(map[string]any)["resourceVersion"] = strconv.Itoa(s.writes)
+	s.objects[name] = stored{s.storage, encode(m)}
+	kind := "MODIFIED"
+	if !there {
+		kind = "ADDED"
+	}
+	s.tell(ctx, kind, name)
 	return nil
 }
 
@@ -138,6 +220,10 @@ func (s *Server) write(ctx context.Context, version string, obj []byte, admit fu
 func (s *Server) Get(ctx context.Context, version, name string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.get(ctx, version, name)
+}
+
+func (s *Server) get(ctx context.Context, version, name string) ([]byte, error) {
 	o, ok := s.objects[name]
 	if !ok {
 		return nil, fmt.Errorf("get %s: %w", name, ErrNotFound)
@@ -147,11 +233,12 @@ func (s *Server) Get(ctx context.Context, version, name string) ([]byte, error) 
 
 // Delete removes an object. As on a real server the version matters: the object is read at it first.
 func (s *Server) Delete(ctx context.Context, version, name string) error {
-	if _, err := s.Get(ctx, version, name); err != nil {
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, err := s.get(ctx, version, name); err != nil {
+		return err
+	}
+	s.tell(ctx, "DELETED", name)
 	delete(s.objects, name)
 	return nil
 }
@@ -160,15 +247,9 @@ func (s *Server) Delete(ctx context.Context, version, name string) error {
 func (s *Server) List(ctx context.Context, version string) ([][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var names []string
-	for name := range s.objects {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, strings.Compare)
 	var out [][]byte
-	for _, name := range names {
-		o := s.objects[name]
-		raw, err := s.convert(ctx, o.raw, o.version, version)
+	for _, name := range slices.SortedFunc(maps.Keys(s.objects), strings.Compare) {
+		raw, err := s.get(ctx, version, name)
 		if err != nil {
 			return nil, err
 		}

@@ -7,23 +7,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/ashlar-go/ashlar/conversion"
 )
 
-// Walks lets clients at random versions create, read, edit and delete objects on a [Server] whose storage version is
-// random and sometimes changes, and predicts after every edit what every version shows:
+// Walks lets clients at random versions create, read, watch, update, patch, apply and delete objects on a [Server] whose
+// storage version is random and sometimes changes, and predicts after every step what every version shows:
 //
-//   - Where the client keeps annotations it does not know: at its own version exactly what it wrote; at every other one
-//     what was there, but for what the edit changed.
-//   - Where it does not: at its own version exactly what it wrote; at every other one that, converted. A full replace is a
-//     full replace.
+//   - After an update by a client that keeps annotations it does not know, and after a patch: at its own version exactly
+//     what it wrote; at every other one what was there, but for what the edit changed.
+//   - After an update by one that does not: at its own version exactly what it wrote; at every other one that, converted.
+//     A full replace is a full replace.
+//   - After an apply by one of two managers, each at a version of its own: at that version what it applied, and everything
+//     else as it was, but for what the manager has applied before and does not any more. At every other one as after a
+//     patch.
+//   - To who watches at a random version: every change, as a read at that version shows it.
 //
-// Half of the walks are of the one sort, half of the other. It returns how many edits there were.
-func Walks(t testing.TB, c *conversion.Converter, crd []byte, opts ...Option) int {
+// In half of the walks the clients that update keep annotations, in half of them they do not. Managers apply if
+// [WithAPI] gives an [Applier]. It returns how many steps there were.
+func Walks(t testing.TB, c *conversion.Converter, crd []byte, opts ...Option) Steps {
 	t.Helper()
 	d, err := readDefinition(crd)
 	if err != nil {
@@ -34,11 +38,11 @@ func Walks(t testing.TB, c *conversion.Converter, crd []byte, opts ...Option) in
 	if err != nil {
 		t.Fatal(err)
 	}
-	edits := 0
+	all := Steps{}
 	for i := range cfg.n {
 		r := rand.New(rand.NewPCG(cfg.seed, uint64(i)))
 		s := NewServer(h, d.group, cfg.versions[r.IntN(len(cfg.versions))])
-		w := walk{d: d, c: c, r: r, api: s, versions: cfg.versions, keep: i%2 == 0}
+		w := newWalk(d, c, cfg, cfg.wrap(s), uint64(i), r)
 		if r.IntN(2) == 0 {
 			w.restore = s.SetStorage
 		}
@@ -50,27 +54,38 @@ func Walks(t testing.TB, c *conversion.Converter, crd []byte, opts ...Option) in
 		if err := w.run(t.Context(), name, cfg.steps); err != nil {
 			t.Fatalf("walk %d of seed %d (clients keep annotations: %t): %v", i, cfg.seed, w.keep, err)
 		}
-		edits += w.edits
+		all.Add(w.steps)
 	}
-	return edits
+	return all
 }
 
 // Walk is one walk of [Walks] on any API server, which stores objects in the given version all the time. The seed of the
-// options and the number say which.
-func Walk(ctx context.Context, api API, c *conversion.Converter, crd []byte, storage, name string, number uint64, opts ...Option) error {
+// options and the number say which: on two servers that do the same, a walk takes the same steps.
+func Walk(ctx context.Context, api API, c *conversion.Converter, crd []byte, storage, name string, number uint64, opts ...Option) (Steps, error) {
 	d, err := readDefinition(crd)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cfg := configure(d, opts)
 	r := rand.New(rand.NewPCG(cfg.seed, number))
 	r.IntN(len(cfg.versions)) // as Walks does
 	r.IntN(2)
-	w := walk{d: d, c: c, r: r, api: api, versions: cfg.versions, keep: number%2 == 0, stored: func() string { return storage }}
+	w := newWalk(d, c, cfg, api, number, r)
+	w.stored = func() string { return storage }
 	if err := w.run(ctx, name, cfg.steps); err != nil {
-		return fmt.Errorf("walk %d of seed %d (clients keep annotations: %t): %w", number, cfg.seed, w.keep, err)
+		return w.steps, fmt.Errorf("walk %d of seed %d (clients keep annotations: %t): %w", number, cfg.seed, w.keep, err)
 	}
-	return nil
+	return w.steps, nil
+}
+
+// Steps counts the steps of walks, by kind and version: "patch at v1".
+type Steps map[string]int
+
+// Add counts the steps of other walks, too.
+func (s Steps) Add(more Steps) {
+	for k, n := range more {
+		s[k] += n
+	}
 }
 
 type walk struct {
@@ -82,32 +97,36 @@ type walk struct {
 	keep     bool
 	restore  func(string)
 	stored   func() string // version the object is stored in
-	edits    int
+	trace    func(string)
+	steps    Steps
+	managers []*manager
 
-	// The object as it was when what is kept in it was last computed, and what was shown then. Edits at the version that
-	// is stored cross no conversion, and a place that is edited there and edited back still holds what it held.
-	last  string
-	base  map[string]any
-	shown map[string]any
+	watched string // version
+	next    func() (Event, error)
+	seen    any // resourceVersion of the last event
+
+	last  string // version of the last edit
+	bases []base
 }
 
-// body is what walks compare: the API server looks after the rest.
-func body(m map[string]any) map[string]any {
-	out := map[string]any{}
-	for k, v := range m {
-		if k != "apiVersion" && k != "kind" && k != "metadata" {
-			out[k] = v
-		}
-	}
-	if meta, ok := strip(m)["metadata"].(map[string]any); ok {
-		for _, k := range []string{"labels", "annotations"} {
-			if v, ok := meta[k]; ok {
-				out["metadata."+k] = v
-			}
-		}
-	}
-	return out
+// base is the object as it was when what is kept in it was last computed, and what was shown then. Edits at the version
+// that is stored cross no conversion, and a place that is edited there and edited back still holds what it held.
+type base struct {
+	object map[string]any
+	shown  map[string]any
 }
+
+func newWalk(d *definition, c *conversion.Converter, cfg config, api API, number uint64, r *rand.Rand) *walk {
+	w := &walk{d: d, c: c, r: r, api: api, versions: cfg.versions, keep: number%2 == 0, trace: cfg.trace, steps: Steps{}}
+	if _, ok := api.(Applier); ok {
+		a := r.IntN(len(cfg.versions))
+		b := (a + 1 + r.IntN(len(cfg.versions)-1)) % len(cfg.versions)
+		w.managers = []*manager{{name: "first", version: cfg.versions[a]}, {name: "second", version: cfg.versions[b]}}
+	}
+	return w
+}
+
+func (w *walk) did(kind, version string) { w.steps[kind+" at "+version]++ }
 
 func (w *walk) version() string { return w.versions[w.r.IntN(len(w.versions))] }
 
@@ -124,41 +143,54 @@ func (w *walk) plain(ctx context.Context, m map[string]any, to string) (map[stri
 func (w *walk) get(ctx context.Context, version, name string) (map[string]any, error) {
 	raw, err := w.api.Get(ctx, version, name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("get at %s: %w", version, err)
 	}
 	return decode(raw)
 }
 
 func (w *walk) run(ctx context.Context, name string, steps int) error {
-	at := w.version()
-	first := w.d.complete(w.d.object(w.r, at), metadata(w.r, name), at)
-	if err := w.api.Create(ctx, at, first); err != nil {
-		return fmt.Errorf("create at %s: %w\n%s", at, err, first)
-	}
-	m, err := w.get(ctx, at, name)
+	ctx, cancel := context.WithCancel(ctx) // ends the watch
+	defer cancel()
+	shown, err := w.create(ctx, name)
 	if err != nil {
 		return err
 	}
-	shown := map[string]any{}
-	for _, v := range w.versions {
-		if shown[v], err = w.plain(ctx, m, v); err != nil {
-			return err
-		}
+	w.watched = w.version()
+	if w.next, err = w.api.Watch(ctx, w.watched, name); err != nil {
+		return fmt.Errorf("watch at %s: %w", w.watched, err)
 	}
-	shown[at] = body(m)
-	if err := w.check(ctx, name, shown, "create at "+at); err != nil {
+	m, err := w.get(ctx, w.watched, name)
+	if err != nil {
 		return err
 	}
+	w.seen = versionOf(m)
 	for range steps {
 		if w.restore != nil && w.r.IntN(4) == 0 {
 			w.restore(w.version())
 		}
-		if err := w.edit(ctx, name, shown); err != nil {
+		if err := w.step(ctx, name, shown); err != nil {
 			return err
 		}
 	}
-	if err := w.api.Delete(ctx, w.version(), name); err != nil {
-		return fmt.Errorf("delete: %w", err)
+	at := w.version()
+	if err := w.api.Delete(ctx, at, name); err != nil {
+		return fmt.Errorf("delete at %s: %w", at, err)
+	}
+	w.did("delete", at)
+	e, err := w.next()
+	if err == nil && e.Type != "DELETED" {
+		err = fmt.Errorf("%s %s", e.Type, e.Object)
+	}
+	if err != nil {
+		return fmt.Errorf("watch at %s: no event of the deletion: %w", w.watched, err)
+	}
+	w.did("watch", w.watched)
+	gone, err := decode(e.Object)
+	if err != nil {
+		return err
+	}
+	if d := differs(shown[w.watched], body(gone), w.watched); d != "" {
+		return fmt.Errorf("watch at %s: the deletion: %s", w.watched, d)
 	}
 	if _, err := w.api.Get(ctx, w.version(), name); err == nil {
 		return errors.New("the object is there after it was deleted")
@@ -166,87 +198,91 @@ func (w *walk) run(ctx context.Context, name string, steps int) error {
 	return nil
 }
 
-func (w *walk) edit(ctx context.Context, name string, shown map[string]any) error {
-	at := w.version()
-	before, err := w.get(ctx, at, name)
+// create makes the object, and what every version shows.
+func (w *walk) create(ctx context.Context, name string) (map[string]any, error) {
+	at, kind := w.version(), "create"
+	var m *manager
+	if w.managers != nil && w.r.IntN(4) == 0 {
+		m, kind = w.managers[w.r.IntN(2)], "apply"
+		at = m.version
+	}
+	first := w.d.complete(w.d.object(w.r, at), metadata(w.r, name), at)
+	var err error
+	if m == nil {
+		err = w.api.Create(ctx, at, first)
+	} else if err = w.api.(Applier).Apply(ctx, at, m.name, first); err == nil {
+		m.config, err = decode(first)
+	}
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%s at %s: %w\n%s", kind, at, err, first)
 	}
-	if w.last != at || w.stored() != at {
-		w.base, w.shown = before, maps.Clone(shown)
-	}
-	w.last = at
-	after, _ := w.d.schemas[at].edit(w.r, before, 0).(map[string]any)
-	if w.r.IntN(5) == 0 {
-		after = relabel(w.r, after)
-	}
-	sent := after
-	if !w.keep {
-		sent = strip(after)
-	}
-	if err := w.api.Update(ctx, at, encode(sent)); err != nil {
-		return fmt.Errorf("update at %s: %w\n%s", at, err, encode(sent))
-	}
-	w.edits++
-	said := fmt.Sprintf("edit at %s of\n%s\nto\n%s", at, encode(before), encode(sent))
-	for _, v := range w.versions {
-		if v == at {
-			continue
-		}
-		b, err := w.plain(ctx, after, v)
-		if err != nil {
-			return err
-		}
-		if !w.keep {
-			shown[v] = b
-			continue
-		}
-		a, err := w.plain(ctx, w.base, v)
-		if err != nil {
-			return err
-		}
-		shown[v] = merge(w.shown[v], a, b, w.d.schemas[v])
-	}
-	// What the server made of it: defaults of the version, pruning.
+	w.did(kind, at)
 	now, err := w.get(ctx, at, name)
 	if err != nil {
-		return fmt.Errorf("get at %s: %w after %s", at, err, said)
+		return nil, err
 	}
-	if d := differs(body(after), body(now), at); d != "" {
-		return fmt.Errorf("%s after %s", d, said)
-	}
-	shown[at] = body(now)
-	return w.check(ctx, name, shown, said)
-}
-
-func relabel(r *rand.Rand, m map[string]any) map[string]any {
-	out := map[string]any{}
-	for k, v := range m {
-		out[k] = v
-	}
-	meta := map[string]any{}
-	if old, ok := m["metadata"].(map[string]any); ok {
-		for k, v := range old {
-			meta[k] = v
+	shown := map[string]any{}
+	for _, v := range w.versions {
+		if shown[v], err = w.plain(ctx, now, v); err != nil {
+			return nil, err
 		}
 	}
-	meta["labels"] = map[string]any{"app": []string{"a", "b", "c"}[r.IntN(3)]}
-	out["metadata"] = meta
-	return out
+	shown[at] = body(now)
+	said := fmt.Sprintf("%s at %s of\n%s", kind, at, first)
+	w.trace(kind + " at " + at + ": " + string(first))
+	return shown, w.check(ctx, name, shown, said)
 }
 
-// check reads the object at every version, and remembers what was open.
+// check reads the object at every version and waits for its event. It remembers what was open.
 func (w *walk) check(ctx context.Context, name string, shown map[string]any, said string) error {
 	for _, v := range w.versions {
 		m, err := w.get(ctx, v, name)
 		if err != nil {
-			return fmt.Errorf("get at %s: %w after %s", v, err, said)
+			return fmt.Errorf("%w after %s", err, said)
 		}
 		got := body(m)
 		if d := differs(shown[v], got, v); d != "" {
 			return fmt.Errorf("%s after %s\nshown %s", d, said, encode(m))
 		}
 		shown[v] = got
+		w.trace(v + " shows " + string(encode(got)))
+		if v != w.watched {
+			continue
+		}
+		if err := w.event(m); err != nil {
+			return fmt.Errorf("watch at %s: %w after %s", v, err, said)
+		}
+	}
+	return nil
+}
+
+func versionOf(m map[string]any) any {
+	meta, _ := m["metadata"].(map[string]any)
+	return meta["resourceVersion"]
+}
+
+// event reads what the watch shows until it shows the object as it was read.
+func (w *walk) event(m map[string]any) error {
+	rv := versionOf(m)
+	for w.seen != rv {
+		e, err := w.next()
+		if err != nil {
+			return fmt.Errorf("no event of resourceVersion %v: %w", rv, err)
+		}
+		got, err := decode(e.Object)
+		if err != nil {
+			return err
+		}
+		if e.Type != "MODIFIED" {
+			return fmt.Errorf("%s %s", e.Type, e.Object)
+		}
+		if w.seen = versionOf(got); w.seen != rv {
+			continue
+		}
+		w.did("watch", w.watched)
+		if d := differs(m, got, ""); d != "" {
+			return fmt.Errorf("the event is not what is read: %s", d)
+		}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,8 +33,10 @@ func TestStorageVersionMigrator47GoneOrForbidden(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, false, "v1alpha1", "v1")
 			w.widgets(20)
+			var refused atomic.Int32
 			w.answer = func(r *http.Request, _ []byte) *metav1.Status {
 				if r.Method == row.method && strings.Contains(r.URL.Path, "/widgets") {
+					refused.Add(1)
 					return row.answer
 				}
 				return nil
@@ -44,6 +47,9 @@ func TestStorageVersionMigrator47GoneOrForbidden(t *testing.T) {
 			}
 			if r.Complete {
 				t.Error("the result says that it is complete")
+			}
+			if most := map[string]int{http.MethodGet: 1, http.MethodPatch: 5}[row.method]; int(refused.Load()) > most {
+				t.Errorf("%d requests were refused, want at most %d: it was tried again", refused.Load(), most)
 			}
 			if n := len(w.taken()); n > 5 {
 				t.Errorf("%d writes were tried, want those of one page at most", n)
