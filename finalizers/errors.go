@@ -6,6 +6,9 @@ package finalizers
 import (
 	"errors"
 	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ErrTerminating: a finalizer cannot be added, because the object is already being deleted.
@@ -15,7 +18,18 @@ var ErrTerminating = errors.New("object is already being deleted")
 var ErrGone = errors.New("object is gone")
 
 // ErrContended: others changed the same object's finalizers or progress at every try. Nothing is lost; try again.
-var ErrContended = errors.New("object kept changing")
+// It is a conflict to apierrors.IsConflict, as the same loss is in an update.
+var ErrContended error = contended{}
+
+type contended struct{}
+
+// Error says what happened.
+func (contended) Error() string { return "object kept changing" }
+
+// Status is that of a lost update.
+func (contended) Status() metav1.Status {
+	return metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
+}
 
 // Error says which request of this package failed, on which object. It matches what it wraps: an API error, or
 // [ErrTerminating], [ErrGone], [ErrContended].

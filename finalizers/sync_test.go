@@ -158,7 +158,7 @@ func TestSyncServerRefuses(t *testing.T) {
 		"conflict for ever": {
 			reason: "bounded: three patches, three reads",
 			err:    apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("busy")), requests: 6,
-			is: func(err error) bool { return errors.Is(err, finalizers.ErrContended) },
+			is: func(err error) bool { return errors.Is(err, finalizers.ErrContended) && apierrors.IsConflict(err) },
 		},
 	}
 	for title, tt := range tests {
