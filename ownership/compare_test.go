@@ -51,6 +51,7 @@ func TestComparison(t *testing.T) {
 		"keyed list, item changed":  {"found by its key", widget, `{"containers":[{"name":"a","image":"1"}]}`, `{"containers":[{"name":"mesh"},{"name":"a","image":"2"}]}`, "", ".spec.containers[0].image differs"},
 		"keyed list, item gone":     {"ours is missing", widget, `{"containers":[{"name":"a"}]}`, `{"containers":[{"name":"mesh"}]}`, "", ".spec.containers[0] differs"},
 		"keyed list, default key":   {"protocol is defaulted", widget, `{"ports":[{"containerPort":1}]}`, `{"ports":[{"containerPort":1,"protocol":"TCP"}]}`, "", ""},
+		"list of another kind":      {"ports of a custom kind that have other keys", widget, `{"ports":[{"number":1},{"number":2}]}`, `{"ports":[{"number":1},{"number":2}]}`, "", ""},
 		"keyed list, same port":     {"two protocols on one port", widget, `{"ports":[{"port":1,"protocol":"UDP"}]}`, `{"ports":[{"port":1,"protocol":"TCP"},{"port":1,"protocol":"UDP"}]}`, "", ""},
 		"tolerations":               {"admission adds some to every pod", widget, `{"tolerations":[{"key":"a"}]}`, `{"tolerations":[{"key":"x"},{"key":"a","operator":"Exists"}]}`, "", ""},
 		"other list, extra":         {"compared whole", widget, `{"rules":[{"a":1}]}`, `{"rules":[{"a":1},{"a":2}]}`, "", ".spec.rules differs"},

@@ -111,6 +111,9 @@ func (c comparer) listDiffers(path, field string, want, have []any, owned map[st
 			open = open || strings.HasPrefix(k, "v:")
 		}
 	}
+	if keyed && slices.ContainsFunc(want, func(w any) bool { return !hasKey(keys, w) }) {
+		keyed = false // a list of the same name that is something else: its items could never be found
+	}
 	if !keyed && !open {
 		if len(want) != len(have) {
 			return at(path)
@@ -155,6 +158,12 @@ func (c comparer) listDiffers(path, field string, want, have []any, owned map[st
 		}
 	}
 	return ""
+}
+
+// hasKey reports whether an item can be found by a key.
+func hasKey(keys []string, item any) bool {
+	m, _ := item.(map[string]any)
+	return slices.ContainsFunc(keys, func(k string) bool { _, ok := m[k]; return ok })
 }
 
 // sameItem compares the key fields both sides have: a key the server defaults, like protocol, may be undeclared.

@@ -81,8 +81,8 @@ type Word struct {
 
 // Counters gives the new program a map of its own that goes on counting where the old one stopped, exactly: what the old
 // program still counts after the first copy is added after the swap, by a program in the kernel, atomically against the
-// new program's own additions. The datapath must add atomically (__sync_fetch_and_add) unless the map is per-CPU, and this
-// process must be allowed to run on every CPU if it is. Keys are unchanged; without words every 8 bytes of the value are a
+// new program's own additions. The datapath must add atomically (__sync_fetch_and_add) unless the map is per-CPU; if it is, this
+// process must be allowed to run on every CPU, and what a CPU counted that is off line is left behind. Keys are unchanged; without words every 8 bytes of the value are a
 // counter at the same place. Hash tables and arrays. What the old program removes after it was copied stays in the new map;
 // keys that have no room there after the swap are counted in an [ErrMap], once, and the swap stands. Until the drain window
 // is over the kernel holds two more maps, which can get as large as the old and the new one together.
