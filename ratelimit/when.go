@@ -23,16 +23,19 @@ func (b *Backoff[K]) When(key K) time.Duration {
 
 // register is When for a hash; count is zero when nothing was counted.
 func (s *shared) register(h uint64) (wait time.Duration, count, evicted int) {
+	now := s.now() // outside the lock, of which it would be the longest part
 	sh := s.store.lock(h)
-	now := s.now() // under the lock, or a deadline set meanwhile would seem to be further away than it is
 	i, ok := s.store.find(sh, h, now)
 	if !ok {
 		i, evicted = s.store.add(sh, h, now)
 	}
 	sl := &sh.table.slots[i]
-	if wait = remaining(now, sl.deadline()); wait > 0 && !s.everyCall {
-		sh.mu.Unlock()
-		return wait, 0, evicted
+	if remaining(now, sl.deadline()) > 0 && !s.everyCall {
+		now = s.now() // the deadline may have been set since, and would seem to be further away than it is
+		if wait = remaining(now, sl.deadline()); wait > 0 {
+			sh.mu.Unlock()
+			return wait, 0, evicted
+		}
 	}
 	count = min(sl.count()+1, maxCount)
 	wait = s.curves[Transient].after(count, mix(h^uint64(sl.deadline()), uint64(count)))
