@@ -361,15 +361,15 @@ func TestReport_lru_never_converges(t *testing.T) {
 	worlds(t, func(t *testing.T, w world) {
 		const room = 10_000
 		exact := open[uint32, uint32](t, w, bpfmap.Spec{Name: "exact", Type: ebpf.LRUHash, MaxEntries: room})
-		for pass, before := 0, room; pass < 3; pass++ {
+		for pass := range 3 {
 			res, err := exact.Sync(t.Context(), sorted(numbers(0, room)))
 			if err != nil && !errors.Is(err, bpfmap.ErrNotConverging) {
 				t.Fatal(err)
 			}
-			if res.Written > before {
-				t.Errorf("pass %d writes %d, the one before wrote %d", pass, res.Written, before)
+			// The kernel evicts 128 at a time, and any of them: what is missing can be more than a pass before, but is never much.
+			if pass > 0 && res.Written > room/10 {
+				t.Errorf("pass %d writes %d of %d", pass, res.Written, room)
 			}
-			before = res.Written
 		}
 		now := time.Unix(1000, 0)
 		m := open[uint32, uint32](t, w, bpfmap.Spec{Name: "lru", Type: ebpf.LRUHash, MaxEntries: room}, bpfmap.WithClock(func() time.Time { return now }))
