@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,16 +178,16 @@ func TestRatelimitStorm(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), storm)
 	defer cancel()
 	var wg sync.WaitGroup
-	const writers = 16 // so that one slow answer does not slow the storm down
+	const writers = 32 // so that a slow answer does not slow the storm down
+	begin := time.Now()
+	var sent atomic.Int64
 	for w := range writers {
 		wg.Go(func() {
-			tick := time.NewTicker(writers * 7 * time.Millisecond) // more than a hundred a second, for some are late
-			defer tick.Stop()
-			for n := 0; ; n++ {
-				select {
-				case <-ctx.Done():
-					return
-				case <-tick.C:
+			for n := 0; ctx.Err() == nil; n++ {
+				if due := int64(160 * time.Since(begin).Seconds()); sent.Add(1) > due { // more than a hundred a second, for some come late
+					sent.Add(-1)
+					time.Sleep(5 * time.Millisecond)
+					continue
 				}
 				if err := l.patch(ctx, "a", fmt.Sprintf(`{"metadata":{"annotations":{"example.com/w%d":"%d"}}}`, w, n)); err != nil && ctx.Err() == nil {
 					t.Error(err)
