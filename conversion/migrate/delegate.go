@@ -31,7 +31,8 @@ func (m *Migrator) delegate(ctx context.Context, d *definition) (bool, error) {
 		"resource": map[string]any{"group": d.group, "resource": d.plural},
 	}}}
 	svm.SetGroupVersionKind(svmKind)
-	svm.SetName(fmt.Sprintf("%s-%d", strings.ReplaceAll(d.name, ".", "-"), d.generation))
+	// One that is left over from a CRD of this name that was deleted since says nothing about this one.
+	svm.SetName(fmt.Sprintf("%s-%s-%d", d.plural, d.uid, d.generation))
 	err := m.c.Create(ctx, svm)
 	if apierrors.IsForbidden(err) {
 		return false, nil // the right to do it ourselves is enough

@@ -53,7 +53,7 @@ func New(c client.Client, live client.Reader, crd string, opts ...Option) (*Migr
 }
 
 // pages lists all objects in the server's order, a page at a time, from the one after resume. A token that expires on the
-// way costs the pages before it again, metadata or not, and no write.
+// way costs the pages before it again, metadata or not, and no write: callers pass over what they have seen.
 func pages[L interface {
 	client.ObjectList
 	metav1.ListInterface

@@ -57,15 +57,20 @@ func (m *Migrator) Plan(ctx context.Context, version string) (Plan, error) {
 	}
 	p := Plan{CRD: d.name, Version: version, Storage: d.storage, Generation: d.generation, Stored: d.stored}
 	found := map[Manager]*Manager{}
-	progress := Progress{CRD: d.name}
+	progress, seen := Progress{CRD: d.name}, ""
 	for list, err := range pages(ctx, m, d.metadata, &progress) {
 		if err != nil {
 			return Plan{}, err
 		}
 		for i := range list.Items {
-			d.managers(&list.Items[i], version, found)
+			if o := &list.Items[i]; after(o, seen) {
+				d.managers(o, version, found)
+				p.Objects++
+			}
 		}
-		p.Objects += len(list.Items)
+		if n := len(list.Items); n > 0 {
+			seen = max(seen, mark(&list.Items[n-1]))
+		}
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(found), func(a, b Manager) int {
 		return cmp.Or(cmp.Compare(a.Version, b.Version), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Operation, b.Operation), cmp.Compare(a.Subresource, b.Subresource))

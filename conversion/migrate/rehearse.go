@@ -109,13 +109,16 @@ func (m *Migrator) Rehearse(ctx context.Context) (Report, error) {
 		list.SetGroupVersionKind(gvk)
 		return list
 	}
-	progress := Progress{CRD: d.name}
+	progress, seen := Progress{CRD: d.name}, ""
 	for list, err := range pages(ctx, m, whole, &progress) {
 		if err != nil {
 			return r, err
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
+			if !after(o, seen) {
+				continue
+			}
 			raw, err := json.Marshal(o.Object)
 			if err != nil {
 				return r, fmt.Errorf("rehearse %s of %s: %w", key(o.GetNamespace(), o.GetName()), d.name, err)
@@ -126,8 +129,11 @@ func (m *Migrator) Rehearse(ctx context.Context) (Report, error) {
 			if ctx.Err() != nil {
 				return r, ctx.Err()
 			}
+			r.Objects++
 		}
-		r.Objects += len(list.Items)
+		if n := len(list.Items); n > 0 {
+			seen = max(seen, mark(&list.Items[n-1]))
+		}
 		progress.Done = r.Objects
 		m.observe(progress)
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -19,37 +20,44 @@ import (
 
 // Result is what a run did.
 type Result struct {
-	CRD        string // its name
-	Storage    string // the version everything is stored at
-	Generation int64  // of the CRD
-	Delegated  bool   // the server did it
-	Objects    int    // looked at by this run
-	Written    int    // of them, by this run itself
-	Failed     int
-	Failures   []Failure // the first 100
+	CRD        string    // its name
+	Storage    string    // the version everything is stored at
+	Generation int64     // of the CRD
+	Delegated  bool      // the server did it
+	Objects    int       // looked at by this run
+	Written    int       // of them, by this run itself
+	Failed     int       // in the runs that this one goes on from, too
+	Failures   []Failure // the first 100 of this run
 	Complete   bool      // everything that existed is stored at the storage version
 	Resume     string    // for Run, after an error
 
 	uid     types.UID
-	skipped int // that a run before this one has looked at
+	last    string // the object that Resume is about
+	passed  string // the last object that is counted in Objects or in skipped
+	skipped int    // that a run before this one has looked at
 }
 
 const maxFailures = 100
 
 // Run writes every object once, unchanged, so that the server stores it at the storage version, and removes managedFields
 // of versions that are not served. Where the server serves storagemigration.k8s.io/v1 and nothing is resumed it does the
-// writing. resume is "" or what a run that was interrupted said: Result.Resume or Progress.Resume.
+// writing. resume is "" or what a run that was interrupted said: Result.Resume or Progress.Resume. Failures before that
+// mark count in this run, too. A mark made under another generation of the CRD begins at the front again: what was written
+// then proves nothing about the version that is stored now.
 //
-// Objects that cannot be written are named in the result and do not stop the run; a kind that is gone or forbidden does.
-// An error comes with a result whose Resume says where to go on.
+// Objects that cannot be written, or that admission denies, are named in the result and do not stop the run; a kind that is
+// gone or forbidden does. An error comes with a result whose Resume says where to go on.
 func (m *Migrator) Run(ctx context.Context, resume string) (Result, error) {
 	d, err := m.read(ctx)
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{CRD: d.name, Storage: d.storage, Generation: d.generation, Resume: resume, uid: d.uid}
+	r := Result{CRD: d.name, Storage: d.storage, Generation: d.generation, uid: d.uid}
+	if err := r.goOn(resume); err != nil {
+		return r, fmt.Errorf("migrate %s: %w", d.name, err)
+	}
 	settled := d.settled()
-	if !settled && !m.alone && resume == "" {
+	if !settled && !m.alone && r.Resume == "" {
 		if r.Delegated, err = m.delegate(ctx, d); err != nil {
 			return r, err
 		}
@@ -87,15 +95,24 @@ func (m *Migrator) touchPage(ctx context.Context, d *definition, r *Result, item
 	)
 	for i := range items {
 		o := &items[i]
-		if !after(o, r.Resume) {
-			r.skipped++
+		if !after(o, r.last) {
+			if after(o, r.passed) {
+				r.skipped++
+			}
 			continue
 		}
-		r.Objects++
 		if _, dead := d.living(o.ManagedFields); settled && !dead {
+			r.Objects++
 			continue
 		}
 		slots <- struct{}{}
+		mu.Lock()
+		stop := fatal != nil
+		mu.Unlock()
+		if stop {
+			break
+		}
+		r.Objects++
 		group.Go(func() {
 			defer func() { <-slots }()
 			err := m.write(ctx, d, o, settled)
@@ -104,8 +121,10 @@ func (m *Migrator) touchPage(ctx context.Context, d *definition, r *Result, item
 			switch {
 			case err == nil:
 				r.Written++
-			case ctx.Err() != nil || apierrors.IsForbidden(err):
-				fatal = errors.Join(fatal, Failure{o.Namespace, o.Name, err})
+			case ctx.Err() != nil || apierrors.IsForbidden(err) && !denied(err):
+				if fatal == nil {
+					fatal = Failure{o.Namespace, o.Name, err}
+				}
 			default:
 				r.Failed++
 				if len(r.Failures) < maxFailures {
@@ -118,10 +137,41 @@ func (m *Migrator) touchPage(ctx context.Context, d *definition, r *Result, item
 	if fatal != nil {
 		return fatal
 	}
-	if n := len(items); n > 0 && after(&items[n-1], r.Resume) {
-		r.Resume = mark(&items[n-1])
+	if n := len(items); n > 0 {
+		end := mark(&items[n-1])
+		r.passed = max(r.passed, end)
+		if end > r.last {
+			r.last = end
+			r.Resume = fmt.Sprintf("%s/%d/%d/%s", r.uid, r.Generation, r.Failed, r.last)
+		}
 	}
 	return nil
+}
+
+// goOn takes the mark of a run that was interrupted: the CRD's uid and generation, how many objects have failed, and the
+// last one that was looked at.
+func (r *Result) goOn(resume string) error {
+	if resume == "" {
+		return nil
+	}
+	part := strings.SplitN(resume, "/", 4)
+	if len(part) < 4 || !strings.Contains(part[3], "/") {
+		return fmt.Errorf("%q is no mark to go on from", resume)
+	}
+	generation, err := strconv.ParseInt(part[1], 10, 64)
+	failed, err2 := strconv.Atoi(part[2])
+	if err = errors.Join(err, err2); err != nil {
+		return fmt.Errorf("%q is no mark to go on from: %w", resume, err)
+	}
+	if types.UID(part[0]) == r.uid && generation == r.Generation {
+		r.Resume, r.Failed, r.last = resume, failed, part[3]
+	}
+	return nil
+}
+
+// denied tells the admission of one object, by a webhook or by a policy, from an authorizer: both answer 403.
+func denied(err error) bool {
+	return strings.Contains(err.Error(), "denied the request") || strings.Contains(err.Error(), "denied request")
 }
 
 // write stores one object anew. An object that is gone needs no migration, and one that changed has had it, unless there are
@@ -177,8 +227,6 @@ func (m *Migrator) send(ctx context.Context, d *definition, o *metav1.PartialObj
 }
 
 // mark names an object in the server's order: namespace and name, compared as bytes.
-func mark(o *metav1.PartialObjectMetadata) string { return o.Namespace + "/" + o.Name }
+func mark(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
 
-func after(o *metav1.PartialObjectMetadata, resume string) bool {
-	return resume == "" || strings.Compare(mark(o), resume) > 0
-}
+func after(o metav1.Object, last string) bool { return last == "" || mark(o) > last }
