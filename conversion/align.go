@@ -26,12 +26,8 @@ func align(from, to []ref, keys []string) []int {
 		}
 	}
 	if len(from) == len(to) && !slices.ContainsFunc(from, func(r ref) bool { return r.kind() != '{' && r.kind() != '[' }) {
-		// The usual case needs no digests: every item is where it was, or looks like none of the others.
-		moved := false
-		for i := range to {
-			moved = moved || !equal(from[i], to[i]) && slices.ContainsFunc(from, func(r ref) bool { return equal(r, to[i]) })
-		}
-		if !moved {
+		// The usual case needs few digests: every item is where it was, or looks like none of the others.
+		if !moved(from, to) {
 			for i := range out {
 				out[i] = i
 			}
@@ -73,6 +69,32 @@ func align(from, to []ref, keys []string) []int {
 		i = end
 	}
 	return out
+}
+
+// moved reports whether an item of to is at another place in from, and not at its own.
+func moved(from, to []ref) bool {
+	const long = 32 // from here on the square of the length is more than all digests
+	var known map[string]struct{}
+	for i, item := range to {
+		switch {
+		case equal(from[i], item):
+		case len(from) < long:
+			if slices.ContainsFunc(from, func(r ref) bool { return equal(r, item) }) {
+				return true
+			}
+		default:
+			if known == nil {
+				known = make(map[string]struct{}, len(from))
+				for _, r := range from {
+					known[digest(r)] = struct{}{}
+				}
+			}
+			if _, ok := known[digest(item)]; ok {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // unique maps the digests of the items that are there once to their places.

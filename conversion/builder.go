@@ -46,6 +46,11 @@ func (b *Builder) Same(versions ...string) {
 	if len(versions) < 2 {
 		b.errs = append(b.errs, fmt.Errorf("same %q: two versions are needed", versions))
 	}
+	for _, v := range versions {
+		if v == "" || strings.Contains(v, "/") {
+			b.errs = append(b.errs, fmt.Errorf("same %q: %q is no version", versions, v))
+		}
+	}
 	b.same = append(b.same, slices.Clone(versions))
 }
 

@@ -5,9 +5,11 @@ package conversion
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -129,7 +131,14 @@ func (c *Converter) convert(ctx context.Context, o *object, to string, brief boo
 	}
 	y, rest, err := c.carry(ctx, *o, to, kept, &r)
 	if err != nil {
-		return r, err
+		rejected := c.misfits(ctx, *o, kept)
+		if rejected == nil {
+			return r, err
+		}
+		r = Result{From: r.From, To: r.To, Rejected: rejected}
+		if y, rest, err = c.carry(ctx, *o, to, kept, &r); err != nil {
+			return r, err
+		}
 	}
 	y.stash = o.stash
 	if y.meta.doc != o.meta.doc {
@@ -151,6 +160,41 @@ func (c *Converter) convert(ctx context.Context, o *object, to string, brief boo
 	}
 	r.Object = y.write(size, target, text, brief)
 	return r, nil
+}
+
+// misfits drops what is kept for versions whose types do not take it, and says why: an API server lets no such value into an
+// object, so it is forged, or of a release with other types, and must not make the object unreadable.
+func (c *Converter) misfits(ctx context.Context, x object, kept stash) (why error) {
+	takes := func(version string, o object) (err error) {
+		s := c.sideOf(version)
+		if s == nil || s.info == nil {
+			return nil
+		}
+		defer func() {
+			if p := recover(); p != nil {
+				err = &PanicError{Value: p, Stack: debug.Stack()}
+			}
+		}()
+		return s.decode(&o, s.make(), []ref{o.managed, o.stash})
+	}
+	for _, version := range kept.versions() {
+		if c.knows(version) != nil {
+			continue
+		}
+		bare, err := c.run(ctx, x, version)
+		if err != nil || takes(version, bare) != nil {
+			continue
+		}
+		full, err := c.restore(bare, kept[version], nil)
+		if err == nil {
+			err = takes(version, full)
+		}
+		if err != nil {
+			delete(kept, version)
+			why = errors.Join(why, fmt.Errorf("what the annotation keeps for %s does not fit there: %w", version, err))
+		}
+	}
+	return why
 }
 
 // release converts what was in quarantine: from the original, which is no copy at its own version.
@@ -292,6 +336,23 @@ func (d *differ) strings(path string, old, new ref) {
 	}
 }
 
+// byMember takes a change of all labels or all annotations apart where there are some: ours is among them since, and
+// somebody may have added others.
+func (o *object) byMember(ch Change) []Change {
+	if ch.Path != labelsPath && ch.Path != annotationsPath {
+		return []Change{ch}
+	}
+	var old, now doc
+	have := o.meta.get(strings.TrimPrefix(ch.Path, "/metadata/"))
+	if have.kindOr() != '{' || old.parse([]byte(cmp.Or(string(ch.Old), "{}"))) != nil || now.parse([]byte(cmp.Or(string(ch.New), "{}"))) != nil ||
+		old.nodes[0].kind != '{' || equal(have, ref{&old, 0}) {
+		return []Change{ch}
+	}
+	var d differ
+	d.members(ch.Path, "", ref{&old, 0}, ref{&now, 0}, nil)
+	return d.out
+}
+
 // withoutStash writes annotations without what is kept among them.
 func withoutStash(annotations ref) []byte {
 	b := []byte{'{'}
@@ -358,25 +419,32 @@ func sameBody(a, b ref) bool {
 // restore applies changes to the body and the metadata of an object.
 func (c *Converter) restore(o object, changes []Change, r *Result) (object, error) {
 	body := changes
+	refused := 0
 	var meta []Change
 	if slices.ContainsFunc(changes, inMeta) {
 		body = nil
 		for _, ch := range changes {
-			if inMeta(ch) {
-				ch.Path = strings.TrimPrefix(ch.Path, "/metadata")
-				meta = append(meta, ch)
-			} else {
+			switch {
+			case !inMeta(ch):
 				body = append(body, ch)
+			case ch.legal():
+				meta = append(meta, o.byMember(ch)...)
+			default:
+				refused++
 			}
 		}
 	}
 	out, changed, dropped := restore(o.body, c.keys[o.version], body)
+	dropped += refused
 	if changed {
 		if err := o.setBody(out); err != nil {
 			return o, fmt.Errorf("restore: %w", err)
 		}
 	}
 	if len(meta) > 0 && o.meta.ok() {
+		for i := range meta {
+			meta[i].Path = strings.TrimPrefix(meta[i].Path, "/metadata")
+		}
 		out, changed, more := restore(o.meta, nil, meta)
 		if dropped += more; changed {
 			if err := o.setMeta(out); err != nil {

@@ -391,7 +391,7 @@ func ExampleHandler() {
 func ExampleWithQuarantine() {
 	h, _ := conversion.Handler([]*conversion.Converter{dbConverter()}, conversion.WithQuarantine())
 	ask(h, "db.example.com/v1", badV1alpha1)
-	// Output: 200 {"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{"uid":"1","result":{"status":"Success"},"convertedObjects":[{"apiVersion":"db.example.com/v1","kind":"DB","metadata":{"namespace":"default","name":"bad","annotations":{"ashlar-go.github.io/conversion":"{\"#from\":\"v1alpha1\",\"#body\":{\"spec\":{\"engine\":\"pg\",\"replicas\":-1}},\"#error\":\"convert DB default/bad from v1alpha1 to v1: replicas must not be negative\"}"}},"spec":{"engine":"pg"}}]}}
+	// Output: 200 {"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{"uid":"1","result":{"status":"Success"},"convertedObjects":[{"apiVersion":"db.example.com/v1","kind":"DB","metadata":{"namespace":"default","name":"bad","annotations":{"ashlar-go.github.io/conversion":"{\"#from\":\"v1alpha1\",\"#body\":{\"spec\":{\"engine\":\"pg\",\"replicas\":-1}},\"#left\":[\"/spec/replicas\"],\"#error\":\"convert DB default/bad from v1alpha1 to v1: replicas must not be negative\"}"}},"spec":{"engine":"pg"}}]}}
 }
 
 func ExampleWithObserver() {

@@ -50,16 +50,23 @@ func owners(o *object) []Owner {
 
 // Export makes a manifest of an object that was read: without the annotation, managedFields, status, and what else only
 // the server sets. It also returns what the annotation kept, by version, that is not in the manifest: export at the newest
-// version and there is nothing.
+// version and there is nothing. A copy in quarantine is an error: see [WithQuarantine].
 func Export(raw []byte) (manifest []byte, left map[string][]Change, err error) {
 	d := &doc{}
 	if err := d.parse(raw); err != nil {
 		return nil, nil, fmt.Errorf("export: %w", err)
 	}
 	root := ref{d, 0}
+	if root.kind() != '{' {
+		return nil, nil, fmt.Errorf("export: found %s, not an object", shapeOf(root))
+	}
 	o := object{body: root, meta: root.get("metadata")}
 	o.readMeta()
 	if o.stash.ok() {
+		aside := &doc{}
+		if aside.parse(o.stash.str()) == nil && (ref{aside, 0}).get(bodyName).ok() {
+			return nil, nil, fmt.Errorf("export: the object is in quarantine and holds a part of itself; read it at version %s", ref{aside, 0}.get(fromName).str())
+		}
 		if left, err = (&Converter{}).readStash(&o); err != nil {
 			return nil, nil, fmt.Errorf("export: %w", err)
 		}

@@ -245,6 +245,7 @@ func FuzzStash(f *testing.F) {
 	f.Add(`{"v1":[{"p":"/spec/rules/#x.1","n":1},{"p":"/spec/rules","d":["x","x"]}]}`)
 	f.Add(`{"#from":"v1","#body":{"spec":{"tier":"x"}},"#stash":"{}"}`)
 	f.Add(`{"#from":"v1alpha1","#body":{"spec":[]}}`)
+	f.Add(`{"#from":"v1alpha1","#body":{"spec":{"note":"x","rules":[{"port":1}]}},"#left":["/spec/note","/spec/rules/0/port","/spec/rules/7","",3]}`)
 	f.Add(`{"v1":null}`)
 	f.Add(`{"v1":[{"p":"/metadata/labels/a","n":1}]}`)
 	f.Fuzz(func(t *testing.T, stash string) {

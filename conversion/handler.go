@@ -195,8 +195,14 @@ func (h *handler) convert(later *deadline, v *review, e *Event) ([][]byte, error
 		var next, failed atomic.Int64
 		failed.Store(int64(len(v.objects)))
 		var wg sync.WaitGroup
+		var panicked atomic.Pointer[PanicError]
 		for range workers {
 			wg.Go(func() {
+				defer func() {
+					if p := recover(); p != nil { // of the observer
+						panicked.Store(&PanicError{Value: p, Stack: debug.Stack()})
+					}
+				}()
 				// What comes after a failure need not be done, what comes before it may fail, too.
 				for i := next.Add(1) - 1; i < failed.Load(); i = next.Add(1) - 1 {
 					if !one(int(i)) {
@@ -206,6 +212,9 @@ func (h *handler) convert(later *deadline, v *review, e *Event) ([][]byte, error
 			})
 		}
 		wg.Wait()
+		if p := panicked.Load(); p != nil {
+			return nil, p
+		}
 	}
 	e.Hits = int(hits.Load())
 	for _, err := range errs {

@@ -45,13 +45,16 @@ func WithListKeys(version, path string, keys ...string) Option {
 // WithKeys signs what is kept in the annotation, so that nobody who may only write an old version can put values into
 // fields of a new one. The first key signs, every key verifies, so that keys can be rotated: add the new one at the end
 // everywhere, then move it to the front, then drop the old one. A signature holds for one namespace and name. What is not
-// signed, or not by a key of the list, is dropped and counted.
+// signed, or not by a key of the list, is dropped and counted; of an object in quarantine only the copy is left then.
 func WithKeys(keys ...[]byte) Option {
 	return option(func(b *Builder) {
 		for _, k := range keys {
 			if len(k) < 16 {
 				b.errs = append(b.errs, errors.New("WithKeys: a key has fewer than 16 bytes"))
 			}
+		}
+		if len(keys) == 0 {
+			b.errs = append(b.errs, errors.New("WithKeys: there is no key"))
 		}
 		b.macKeys = nil
 		for _, k := range keys {

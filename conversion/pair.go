@@ -41,6 +41,7 @@ type side struct {
 	info    *typeInfo  // of what it points to; nil: no type
 	meta    *field
 	strings [2]*field // labels and annotations of the metadata
+	lists   [2]*field // its finalizers and owners
 	name    *field
 	ids     [2]*field // apiVersion and kind
 }
@@ -57,6 +58,7 @@ func newSide(ts types, version string, make func() any) *side {
 	if s.meta = s.info.field([]byte("metadata")); s.meta != nil {
 		m := s.meta.info.deref()
 		s.strings = [2]*field{m.field([]byte("labels")), m.field([]byte("annotations"))}
+		s.lists = [2]*field{m.field([]byte("finalizers")), m.field([]byte("ownerReferences"))}
 		s.name = m.field([]byte("name"))
 	}
 	return s
@@ -166,20 +168,49 @@ func (s *side) decode(o *object, x any, skip []ref) error {
 	}
 	to := v.FieldByIndex(s.meta.index)
 	if m := o.mem; m != nil && len(skip) == 2 {
-		if m.meta.from == o.meta && m.meta.info == s.meta.info {
+		if m.meta.from == o.meta && m.meta.info == s.meta.info && s.intact(o, m.meta.value) {
 			to.Set(m.meta.value)
+			s.unshare(to)
 			return nil
 		}
 	}
 	if err := d.value(o.meta, s.meta.info, to); err != nil {
 		return under(err, "metadata")
 	}
-	if m := o.mem; m != nil && len(skip) == 2 {
+	if m := o.mem; m != nil && len(skip) == 2 && to.Kind() == reflect.Struct {
 		kept := reflect.New(to.Type()).Elem()
 		kept.Set(to) // functions may change theirs
+		s.unshare(kept)
 		m.meta = metadata{o.meta, s.meta.info, kept}
 	}
 	return nil
+}
+
+// intact reports whether metadata that was decoded before is still what o has: functions have the same maps, and may have
+// moved an annotation into a field.
+func (s *side) intact(o *object, meta reflect.Value) bool {
+	for i, f := range s.strings {
+		if f == nil {
+			continue
+		}
+		have, ok := meta.FieldByIndex(f.index).Interface().(map[string]string)
+		if !ok || !sameStrings(o.meta.get([2]string{"labels", "annotations"}[i]), have, [2]ref{none, o.stash}[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// unshare gives metadata lists of its own: a function may write into those it is given.
+func (s *side) unshare(meta reflect.Value) {
+	for _, f := range s.lists {
+		if f == nil || f.info.kind != reflect.Slice {
+			continue
+		}
+		if list := meta.FieldByIndex(f.index); list.Len() > 0 {
+			list.Set(reflect.AppendSlice(reflect.MakeSlice(list.Type(), 0, list.Len()), list))
+		}
+	}
 }
 
 func (d *decoder) untyped(o *object, version string) map[string]any {

@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // The annotation of an object in quarantine has these members.
 const (
 	fromName  = "#from"  // the version of the original
 	bodyName  = "#body"  // the original without apiVersion, kind and metadata
+	leftName  = "#left"  // where the copy lacks what the original has, as JSON pointers
 	stashName = "#stash" // what the annotation of the original was
 	errorName = "#error"
 )
@@ -50,9 +54,17 @@ func (c *Converter) setApart(o *object, to string, why error) (Result, error) {
 	} else if ok {
 		original, kept = was, was.stash
 	}
-	body := c.common(&original, to)
+	body, left := c.common(&original, to)
 	text := appendString(append([]byte{','}, `"`+fromName+`":`...), original.version)
 	text = append(append(text, `,"`+bodyName+`":`...), bareBody(&original)...)
+	text = append(text, `,"`+leftName+`":[`...)
+	for i, path := range left {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = appendString(text, path)
+	}
+	text = append(text, ']')
 	if kept.ok() {
 		text = appendString(append(text, `,"`+stashName+`":`...), kept.str())
 	}
@@ -105,15 +117,19 @@ func (c *Converter) original(o *object) (was object, ok bool, err error) {
 	if from.kindOr() != '"' || body.kindOr() != '{' || c.knows(string(from.str())) != nil {
 		return was, false, nil
 	}
-	if len(c.macKeys) > 0 {
-		if err := c.verify(o, o.stash.str(), root); err != nil {
-			return was, false, err
-		}
+	if len(c.macKeys) > 0 && c.verify(o, o.stash.str(), root) != nil {
+		return was, false, nil // it is a copy under another name, or forged: readStash rejects it
 	}
 	was = *o
 	was.version, was.body, was.stash = string(from.str()), body, none
 	copied := was
-	if err := copied.setBody(c.common(&was, o.version)); err != nil {
+	var shown []byte
+	if left := root.get(leftName); left.ok() {
+		shown = without(body, left)
+	} else {
+		shown, _ = c.common(&was, o.version)
+	}
+	if err := copied.setBody(shown); err != nil {
 		return was, false, err
 	}
 	now := *o
@@ -146,32 +162,64 @@ func metaWith(o *object, stash string) []byte {
 	return ref{d, 0}.get("metadata").bytes()
 }
 
-// common is the body of an object as far as two versions have it in common. Without types that is nothing.
-func (c *Converter) common(o *object, to string) []byte {
-	b := []byte{'{'}
+// without is a body without what is at some places of it.
+func without(body, left ref) []byte {
+	r := restorer{root: body, replace: map[int32][]byte{}}
+	lists := map[int32][]ref{}
+	for place := range left.children() {
+		at := body
+		for segment := range strings.SplitSeq(strings.TrimPrefix(string(place.str()), "/"), "/") {
+			switch at.kindOr() {
+			case '{':
+				at = at.get(unescape(segment))
+			case '[':
+				if lists[at.i] == nil {
+					lists[at.i] = at.items()
+				}
+				i, err := strconv.Atoi(segment)
+				if items := lists[at.i]; err != nil || i < 0 || i >= len(items) {
+					at = none
+				} else {
+					at = items[i]
+				}
+			default:
+				at = none
+			}
+		}
+		if at.ok() {
+			r.replace[at.i] = nil
+			r.touched = append(r.touched, at.i)
+		}
+	}
+	slices.Sort(r.touched)
+	return r.write(nil, body)
+}
+
+// common is the body of an object as far as two versions have it in common, and the places where they have not. Without
+// types that is nothing.
+func (c *Converter) common(o *object, to string) (body []byte, left []string) {
 	if c.class[o.version] == c.class[to] {
-		return bareBody(o)
+		return bareBody(o), nil
 	}
+	b := []byte{'{'}
 	a, z := c.sideOf(o.version), c.sideOf(to)
-	if a == nil || z == nil || a.info == nil || z.info == nil {
-		return append(b, '}')
+	typed := a != nil && z != nil && a.info != nil && z.info != nil
+	var s *shape
+	if typed {
+		s = shapes{}.of(a.info, z.info)
 	}
-	s := shapes{}.of(a.info, z.info)
+	var p sharing
 	for m := range o.body.children() {
 		if outside(string(m.name())) {
 			continue
 		}
-		part, ok := appendCommon(nil, m, s.child(m.name()), z.info.field(m.name()))
-		if !ok {
-			continue
+		var f *field
+		if typed {
+			f = z.info.field(m.name())
 		}
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(appendString(b, m.name()), ':')
-		b = append(b, part...)
+		b = p.member(b, m, s, f, "")
 	}
-	return append(b, '}')
+	return append(b, '}'), p.left
 }
 
 // sideOf is the Go form of a version, or of one with the same schema.
@@ -187,15 +235,38 @@ func (c *Converter) sideOf(version string) *side {
 	return nil
 }
 
-// appendCommon appends the part of a value that both types hold, ok if there is one.
-func appendCommon(b []byte, r ref, s *shape, f *field) ([]byte, bool) {
-	if s == nil || f == nil {
-		return b, false
+// sharing copies what two types hold, and notes the places it leaves out.
+type sharing struct{ left []string }
+
+// member appends the part of a member that both types hold, if there is one.
+func (p *sharing) member(b []byte, m ref, s *shape, f *field, path string) []byte {
+	if s = s.child(m.name()); f == nil {
+		s = nil
 	}
-	return appendShared(b, r, s, f.info)
+	var t *typeInfo
+	if f != nil {
+		t = f.info
+	}
+	return p.entry(b, m, s, t, path)
 }
 
-func appendShared(b []byte, r ref, s *shape, t *typeInfo) ([]byte, bool) {
+// entry is member for what has the shape s and the type t.
+func (p *sharing) entry(b []byte, m ref, s *shape, t *typeInfo, path string) []byte {
+	mark, from := len(p.left), len(b)
+	path += "/" + escape(string(m.name()))
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	b = append(appendString(b, m.name()), ':')
+	b, ok := p.value(b, m, s, t, path)
+	if !ok {
+		p.left = append(p.left[:mark], path)
+		return b[:from]
+	}
+	return b
+}
+
+func (p *sharing) value(b []byte, r ref, s *shape, t *typeInfo, path string) ([]byte, bool) {
 	if s == nil {
 		return b, false
 	}
@@ -203,51 +274,44 @@ func appendShared(b []byte, r ref, s *shape, t *typeInfo) ([]byte, bool) {
 	switch {
 	case s.member != nil && r.kind() == '{':
 		b = append(b, '{')
-		first := len(b)
 		for m := range r.children() {
-			part, ok := appendCommon(nil, m, s.child(m.name()), t.field(m.name()))
-			if !ok {
-				continue
-			}
-			if len(b) > first {
-				b = append(b, ',')
-			}
-			b = append(appendString(b, m.name()), ':')
-			b = append(b, part...)
+			b = p.member(b, m, s, t.field(m.name()), path)
 		}
 		return append(b, '}'), true
 	case s.list && r.kind() == '[':
 		b = append(b, '[')
 		i := 0
 		for m := range r.children() {
-			if i++; i > 1 {
+			if i > 0 {
 				b = append(b, ',')
 			}
 			var ok bool
-			if b, ok = appendShared(b, m, s.elem, t.elem); !ok {
+			if b, ok = p.value(b, m, s.elem, t.elem, path+"/"+strconv.Itoa(i)); !ok {
 				return b, false
 			}
+			i++
 		}
 		return append(b, ']'), true
 	}
-	if err := (&decoder{}).value(r, t, reflect.New(t.t).Elem()); err != nil {
+	if !takes(t, r) {
 		return b, false
 	}
 	if s.elem != nil && r.kind() == '{' { // a map whose values may be common in part only
 		b = append(b, '{')
-		first := len(b)
 		for m := range r.children() {
-			part, ok := appendShared(nil, m, s.elem, t.elem)
-			if !ok {
-				continue
-			}
-			if len(b) > first {
-				b = append(b, ',')
-			}
-			b = append(appendString(b, m.name()), ':')
-			b = append(b, part...)
+			b = p.entry(b, m, s.elem, t.elem, path)
 		}
 		return append(b, '}'), true
 	}
 	return append(b, r.bytes()...), true
+}
+
+// takes reports whether a type takes a value. What its code panics over it does not take.
+func takes(t *typeInfo, r ref) (ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	return (&decoder{}).value(r, t, reflect.New(t.t).Elem()) == nil
 }

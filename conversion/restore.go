@@ -19,6 +19,7 @@ type restorer struct {
 	add     map[int32][]addend // to an object or a list
 	touched []int32
 	digests map[int32][]string // of the items of lists with equal items, as they were
+	lists   map[int32]*items   // of lists in which an item was looked for
 	made    []made             // spec or status, where it is gone
 	dropped int
 }
@@ -68,8 +69,9 @@ func (r *restorer) change(c Change) {
 		if r.digests == nil {
 			r.digests = map[int32][]string{}
 		}
-		if at, _, _ := r.find(c.Path); at.ok() {
+		if at, _, _ := r.find(c.Path); at.ok() && r.digests[at.i] == nil { // a forged one comes back, and all is found out anew
 			r.digests[at.i] = c.digest
+			delete(r.lists, at.i)
 		}
 		return
 	}
@@ -175,7 +177,7 @@ func (r *restorer) find(path string) (at, parent ref, name string) {
 		case '[':
 			i := r.item(at, name)
 			if at = none; i >= 0 {
-				at = parent.items()[i]
+				at = r.lists[parent.i].all[i]
 			}
 		default:
 			return none, none, ""
@@ -184,52 +186,73 @@ func (r *restorer) find(path string) (at, parent ref, name string) {
 	return at, parent, name
 }
 
+// items are the items of a list by all that a selector may call them, each found out once: what is kept for thousands of
+// items must not cost the square of that.
+type items struct {
+	all   []ref
+	keyed map[string]int   // by key members; -1: several
+	once  map[string]int   // by digest; -1: several
+	equal map[string][]int // by digest, of items with equal ones
+}
+
 // item is the place of the item of a list that a selector means, -1 if there is none or nobody can tell.
 func (r *restorer) item(list ref, selector string) int {
-	items := list.items()
-	found := -1
+	l := r.lists[list.i]
+	if l == nil {
+		l = &items{all: list.items()}
+		if r.lists == nil {
+			r.lists = map[int32]*items{}
+		}
+		r.lists[list.i] = l
+	}
 	switch {
 	case strings.HasPrefix(selector, "@"):
-		var d doc
-		if d.parse([]byte(selector[1:])) != nil {
-			return -1
+		if l.keyed == nil {
+			keys := r.keys[r.schema(list)]
+			l.keyed = places(l.all, func(item ref) (string, bool) { return identity(item, keys) })
 		}
-		for i, item := range items {
-			if r.hasKeys(list, item, selector[1:]) {
-				if found >= 0 {
-					return -1
-				}
-				found = i
-			}
-		}
-		return found
+		return placeOf(l.keyed, selector[1:])
 	case strings.HasPrefix(selector, "#"):
 		want, nth, equals := strings.Cut(selector[1:], ".")
-		now := make([]string, len(items))
-		for i, item := range items {
-			now[i] = digest(item)
-			if now[i] == want {
-				if found >= 0 && !equals {
-					return -1
-				}
-				found = i
-			}
+		if l.once == nil {
+			now := make([]string, 0, len(l.all))
+			l.once = places(l.all, func(item ref) (string, bool) {
+				now = append(now, digest(item))
+				return now[len(now)-1], true
+			})
+			l.equal = among(r.digests[list.i], now)
 		}
 		if !equals {
-			return found
+			return placeOf(l.once, want)
 		}
-		n, err := strconv.Atoi(nth)
-		if err != nil {
-			return -1
+		if n, err := strconv.Atoi(nth); err == nil && n >= 1 && n <= len(l.equal[want]) {
+			return l.equal[want][n-1]
 		}
-		return among(r.digests[list.i], now, want, n)
 	}
 	return -1
 }
 
-func (r *restorer) hasKeys(list, item ref, id string) bool {
-	have, ok := identity(item, r.keys[r.schema(list)])
-	return ok && have == id
+// places maps what items are called to where they are, -1 for a name of several.
+func places(list []ref, name func(ref) (string, bool)) map[string]int {
+	out := make(map[string]int, len(list))
+	for i, item := range list {
+		n, ok := name(item)
+		if !ok {
+			continue
+		}
+		if _, twice := out[n]; twice {
+			i = -1
+		}
+		out[n] = i
+	}
+	return out
+}
+
+func placeOf(places map[string]int, name string) int {
+	if i, ok := places[name]; ok {
+		return i
+	}
+	return -1
 }
 
 // schema is the path of a list without its items.
@@ -249,10 +272,10 @@ func (r *restorer) schema(list ref) string {
 	return strings.Join(names, ".")
 }
 
-// among finds the n-th of several equal items: as many must be there as before, and it must stand between the same
+// among finds equal items again, in their order: as many must be there as before, and they must stand between the same
 // neighbours, of those that are there as often as before. Otherwise one of them was moved, added or removed, and nobody
 // can say which.
-func among(before, now []string, want string, n int) int {
+func among(before, now []string) map[string][]int {
 	count := map[string]int{}
 	for _, d := range before {
 		count[d]++
@@ -260,31 +283,18 @@ func among(before, now []string, want string, n int) int {
 	for _, d := range now {
 		count[d]--
 	}
-	if n < 1 || count[want] != 0 || !slices.Contains(before, want) {
-		return -1
+	differs := func(d string) bool { return count[d] != 0 }
+	// Not only around one of them: if any item that counts has moved, equal ones may have moved with it.
+	if !slices.Equal(slices.DeleteFunc(slices.Clone(before), differs), slices.DeleteFunc(slices.Clone(now), differs)) {
+		return nil
 	}
-	common := func(list []string) (kept []string, places []int) {
-		for i, d := range list {
-			if count[d] == 0 {
-				kept, places = append(kept, d), append(places, i)
-			}
-		}
-		return kept, places
-	}
-	a, _ := common(before)
-	b, places := common(now)
-	// Not only around this one: if any item that counts has moved, equal ones may have moved with it.
-	if !slices.Equal(a, b) {
-		return -1
-	}
-	for i, d := range b {
-		if d == want {
-			if n--; n == 0 {
-				return places[i]
-			}
+	out := map[string][]int{}
+	for i, d := range now {
+		if !differs(d) {
+			out[d] = append(out[d], i)
 		}
 	}
-	return -1
+	return out
 }
 
 // write appends a value with the changes below it.

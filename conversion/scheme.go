@@ -6,6 +6,7 @@ package conversion
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -106,6 +107,9 @@ func (b *Builder) probes(s *runtime.Scheme, f func(context.Context, any, any) er
 
 // versionOf is the version of a prototype: of its TypeMeta, or of the scheme.
 func (b *Builder) versionOf(x any) (string, error) {
+	if v := reflect.ValueOf(x); v.Kind() == reflect.Pointer && v.IsNil() { // the type is enough
+		x = reflect.New(v.Type().Elem()).Interface()
+	}
 	obj, ok := x.(runtime.Object)
 	if !ok {
 		return "", fmt.Errorf("%T is no runtime.Object", x)

@@ -19,9 +19,10 @@ import (
 // config serves without TLS, which an API server never calls: for tests.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, config *tls.Config) error {
 	const patience = 30 * time.Second
+	defer func() { _ = l.Close() }() // ServeTLS leaves it open when there is no certificate; a second time is an error, and none of ours
 	s := &http.Server{
 		Handler:           h,
-		TLSConfig:         config,
+		TLSConfig:         config.Clone(), // a server adds its protocols
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       patience,
 		WriteTimeout:      2 * patience, // counts from the end of the header, so it holds the conversion, too

@@ -205,11 +205,14 @@ func fits(o *object, size int, s stash) error {
 	return e
 }
 
-// of are the changes kept for a version, or for one with the same schema.
+// of are the changes kept for a version, or else for the first one with the same schema.
 func (s stash) of(c *Converter, version string) []Change {
-	for v, changes := range s {
-		if v == version || c.class[v] != "" && c.class[v] == c.class[version] {
-			return changes
+	if changes, ok := s[version]; ok {
+		return changes
+	}
+	for _, v := range s.versions() {
+		if c.same(v, version) {
+			return s[v]
 		}
 	}
 	return nil
