@@ -54,7 +54,13 @@ const (
 // New returns a Backoff whose transient failures follow p; Exp(200*time.Millisecond, 5*time.Minute) suits most
 // controllers. What is wrong with p or an option is an error that names the field.
 func New[K comparable](p Policy, opts ...Option) (*Backoff[K], error) {
-	return build[K](config{
+	return build[K](defaults(p), opts,
+		"WithClass", "WithTTL", "WithMaxAfter", "WithMaxKeys", "WithGiveUpAfter", "WithEarlyRuns", "WithClock", "WithObserver", "WithHash")
+}
+
+// defaults is what a Backoff is without options, when its transient failures follow p.
+func defaults(p Policy) config {
+	return config{
 		maxKeys:  defaultMaxKeys,
 		maxAfter: defaultMaxAfter,
 		policies: [classes]Policy{
@@ -65,11 +71,11 @@ func New[K comparable](p Policy, opts ...Option) (*Backoff[K], error) {
 		},
 		earlyRuns:  3,
 		earlyEvery: 10 * time.Second,
-	}, opts, "WithClass", "WithTTL", "WithMaxAfter", "WithMaxKeys", "WithGiveUpAfter", "WithEarlyRuns", "WithClock", "WithObserver", "WithHash")
+	}
 }
 
-func build[K comparable](defaults config, opts []Option, allowed ...string) (*Backoff[K], error) {
-	c, err := newConfig(defaults, opts, allowed...)
+func build[K comparable](base config, opts []Option, allowed ...string) (*Backoff[K], error) {
+	c, err := newConfig(base, opts, allowed...)
 	if perr := c.policies[Transient].validate(); perr != nil {
 		err = errors.Join(fmt.Errorf("policy: %w", perr), err)
 	}
@@ -86,10 +92,8 @@ func build[K comparable](defaults config, opts []Option, allowed ...string) (*Ba
 	}
 	longest := minTTL / 2
 	for class := Transient; class < Terminal; class++ {
-		if p := c.policies[class]; p != (Policy{}) {
-			s.curves[class] = p.curve()
-			longest = max(longest, p.Cap)
-		}
+		s.curves[class] = c.policies[class].curve()
+		longest = max(longest, c.policies[class].Cap)
 	}
 	if c.giveUpAge > 0 {
 		s.giveUpAge = int64(c.giveUpAge)>>coarseShift + 2 // never before its time, whatever the shifts cut off
@@ -142,7 +146,11 @@ func (b *Backoff[K]) id(key K) uint64 {
 // Scope returns a view of b under another name: its keys are apart from those of b and of other scopes, while memory,
 // policy and bounds are shared. Two queues that share a limiter without it count each other's failures.
 func (b *Backoff[K]) Scope(name string) *Backoff[K] {
-	return &Backoff[K]{shared: b.shared, hash: b.hash, salt: mix(maphash.String(b.seed, name), b.salt) | 1}
+	h := fnv(name) // as fixed as the hash of keys
+	if b.hash == nil {
+		h = maphash.String(b.seed, name)
+	}
+	return &Backoff[K]{shared: b.shared, hash: b.hash, salt: mix(h, b.salt) | 1}
 }
 
 // Forget drops what is remembered about key.

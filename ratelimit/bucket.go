@@ -23,7 +23,8 @@ type bucket[K comparable] struct {
 }
 
 // Bucket is a [Gate] that lets rate keys a second run, and up to burst at once after a pause. Keys that are sent away
-// get a place in a line: the n-th comes back when the n-th token is due, not together with all the others. A key costs
+// get a place in a line: the n-th comes back when the n-th token is due, not together with all the others. Where that is
+// more than two minutes ahead it is also told to look now and then whether those before it have left a token. A key costs
 // about 24 bytes while it is in line and nothing otherwise; see [WithMaxKeys].
 //
 // A rate or burst of zero, NaN and the like are errors that name the field. WithClock and WithMaxKeys apply.
@@ -53,7 +54,11 @@ func (b *bucket[K]) Admit(key K) (time.Duration, bool) {
 func (l *line) admit(now int64, keys *waiting, h uint64) (time.Duration, bool) {
 	at := int64(keys.get(h))
 	if at > now {
-		return time.Duration(at - now), false
+		if l.surplus(now) && l.take(now) {
+			keys.drop(h)
+			return 0, true
+		}
+		return patience(now, at, keys, h), false
 	}
 	keys.sweep(func(at uint64) bool { return int64(at) < now-int64(lateness) })
 	place, ok := l.ask(now, at)
@@ -62,7 +67,18 @@ func (l *line) admit(now int64, keys *waiting, h uint64) (time.Duration, bool) {
 		return 0, true
 	}
 	keys.put(h, uint64(place))
-	return time.Duration(place - now), false
+	return patience(now, place, keys, h), false
+}
+
+// patience is how long a key with a place is sent away for: until then, but for a look every two minutes whether those
+// before it have left tokens, because they did not come or because the rate has risen. A long line looks less often, or
+// looking would be all that it does: a hundred times a second.
+func patience(now, place int64, keys *waiting, h uint64) time.Duration {
+	left, longest := place-now, max(2*int64(time.Minute), int64(keys.table.live)*int64(10*time.Millisecond))
+	if left > longest {
+		left = min(left, longest+int64(scale(mix(h, uint64(now)), uint64(longest/4)))) // they do not come together
+	}
+	return time.Duration(left)
 }
 
 // Refund gives the token back. The key goes to the end of the line when it comes again.

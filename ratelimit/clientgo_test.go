@@ -100,6 +100,26 @@ func TestClientGoWithoutItsOverflow(t *testing.T) {
 	}
 }
 
+// TestClientGoObserves: the observed face is there as well, with a curve for every class of failure and the floor of a
+// server; reconcilelimit tells it of conflicts and of whoever asks for patience.
+func TestClientGoObserves(t *testing.T) {
+	t.Parallel()
+	const base, longest = 5 * time.Millisecond, 1000 * time.Second
+	for class, limit := range map[ratelimit.Class]time.Duration{
+		ratelimit.Transient: base, ratelimit.Throttled: time.Second, ratelimit.Conflict: 10 * time.Millisecond, ratelimit.Waiting: 11 * time.Second,
+	} {
+		b, err := ratelimit.ClientGo[string](base, longest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		within(t, class.String(), b.Observe("a", &ratelimit.Error{Class: class}).Delay, 1, limit)
+		within(t, class.String()+" with a floor", b.Observe("b", &ratelimit.Error{Class: class, After: time.Minute}).Delay, time.Minute, 72*time.Second)
+		if _, ok := b.Admit("b"); !ok {
+			t.Errorf("%v: no early run", class)
+		}
+	}
+}
+
 func TestClientGoRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -23,10 +23,11 @@
 //
 //   - A failure counts if the run had waited for its deadline, whatever happens in between: the count of a key is the
 //     number of deadlines it has honoured. (ClientGo counts calls, because client-go does.)
-//   - A wait is above zero and never above the cap of its curve, jitter included; jitter is still there at the cap. A
-//     floor (Retry-After) is never undercut, and has a cap of its own.
+//   - A wait is above zero and never above the cap of its curve, jitter included; jitter is still there at the cap. It is
+//     never shorter than a floor (Retry-After), which has a cap of its own. An early run may come before it, see
+//     [Backoff.Admit]; what keeps calls away from who has asked for a pause is [Remotes].
 //   - What fails by waiting, by a conflict or by a remote's wish does not climb the curve of failures.
-//   - Memory is bounded, and returned. Nothing runs in the background.
+//   - Memory is bounded, but for ClientGo and the window of [Smear], and returned. Nothing runs in the background.
 //   - Gates reserve nothing when a key is queued, charge nothing before they say yes, and give whoever is sent away a
 //     time of its own to come back. Tokens are counted in whole nanoseconds and no clock can mint them.
 //

@@ -24,7 +24,7 @@ const (
 	EventTerminal EventKind = "Terminal"
 	// EventReset: a new generation has cleared what was remembered.
 	EventReset EventKind = "Reset"
-	// EventSlowed: a remote has throttled, and its rate is lower now. Key is the remote.
+	// EventSlowed: a remote has throttled, and its rate is lower now, or as low as it gets. Key is the remote.
 	EventSlowed EventKind = "Slowed"
 	// EventOpened: the breaker of a remote has opened; nothing is admitted for Delay, then one probe. Key is the remote.
 	EventOpened EventKind = "Opened"

@@ -38,6 +38,6 @@ func ExampleJitter() {
 	// Output:
 	// none 10s 10s
 	// equal 5s 10s
-	// full 65.536µs 10s
+	// full 1ns 10s
 	// ±0.1 9s 11s
 }

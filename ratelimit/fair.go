@@ -71,8 +71,9 @@ func told(word uint64) int64 {
 // what one does not use, the others get. burst keys may run at once after a pause, first come, first served; with a
 // burst of 1 up to a ninth of what becomes free may be lost. Within a tenant who comes first runs first, as long as keys
 // come back when they were told to and other tenants do not come and go; if they do, a backlog may overtake itself, and a
-// newcomer overtakes it only for a token that nobody else came for. A key costs about 24 bytes while it waits, a tenant
-// about 150 while one of its keys does.
+// newcomer overtakes it only for a token that nobody else came for. A run that a later gate refuses counts for the share of
+// its tenant, and somebody else may have it. A key costs about 24 bytes while it waits, a tenant about 150 while one of its
+// keys does.
 //
 // tenant is called for every key and must always give the same answer for it. A rate, burst or weight of zero, NaN and
 // the like are errors that name the field. WithWeight, WithClock and WithMaxKeys apply.
@@ -205,15 +206,13 @@ func (f *fair[K, T]) patience(h uint64, now int64) int64 {
 	return int64(min(seconds, 1<<30) * part * float64(time.Second))
 }
 
-// Refund gives the token back, and the tenant its run. The key goes to the end of its tenant when it comes again.
-func (f *fair[K, T]) Refund(key K) {
-	tenant := f.tenant(key)
+// Refund gives the token back: whoever comes for it may have it. The tenant has had its turn, though. If that came back as
+// well, a tenant that is always refused elsewhere would use each of its rights again and again, and fill the line that the
+// others wait in. The key goes to the end of its tenant when it comes again.
+func (f *fair[K, T]) Refund(K) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.line.refund()
-	if s := f.shares[tenant]; s != nil {
-		s.tag -= 1 / s.weight
-	}
 }
 
 // share returns the share of a tenant, which is active from now on.

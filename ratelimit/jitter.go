@@ -32,7 +32,7 @@ func EqualJitter() Jitter { return Jitter{} }
 // NoJitter waits exactly what the curve says.
 func NoJitter() Jitter { return Jitter{kind: noJitter} }
 
-// FullJitter waits between next to nothing, 66 µs, and the curve. It spreads best and promises least.
+// FullJitter waits between next to nothing and the curve. It spreads best and promises least.
 func FullJitter() Jitter { return Jitter{kind: fullJitter} }
 
 // ProportionalJitter waits the curve plus or minus part of it, part between 0 and 1. Where that would pass Cap the range
@@ -59,21 +59,18 @@ func (j Jitter) validate() error {
 	return nil
 }
 
-// bounds are the ends of the range that a wait of d is spread over. No wait is spread below a tick: it would be kept as none
-// at all, and where time stands still, as in synctest, the next one would be the same.
+// bounds are the ends of the range that a wait of d is spread over.
 func (j Jitter) bounds(d, longest time.Duration) (low, high time.Duration) {
-	low, high = d, d
 	switch j.kind {
 	case noJitter:
+		return d, d
 	case fullJitter:
-		low = 1
+		return 1, d
 	case proportionalJitter:
 		middle := min(float64(d), float64(longest)/(1+j.part))
-		low, high = within(middle*(1-j.part), longest), within(middle*(1+j.part), longest)
-	default:
-		low = d - d/2
+		return within(middle*(1-j.part), longest), within(middle*(1+j.part), longest)
 	}
-	return max(low, min(high, 1<<tickShift)), high
+	return max(1, d-d/2), d
 }
 
 // within makes a duration of a float that may not fit in one.

@@ -20,17 +20,22 @@ type line struct {
 }
 
 func newLine(rate float64, burst int) line {
-	l := line{}
-	l.setRate(rate, burst)
+	l := line{end: -1, late: -1} // time begins at zero, and nobody is in line then
+	l.setRate(0, rate, burst)
 	return l
 }
 
-// setRate changes the rate; places that were given out stay as they are.
-func (l *line) setRate(rate float64, burst int) {
+// setRate changes the rate; places that were given out stay as they are. What is missing from a full bucket is as many
+// tokens as before, so that another rate neither gives tokens away nor takes any.
+func (l *line) setRate(now int64, rate float64, burst int) {
+	missing := float64(l.next-now) / float64(max(1, l.every))
 	l.every = max(1, int64(math.Round(min(1e9/rate, 1<<60))))
 	l.slack = l.every * int64(burst-1)
 	if burst > 1 && l.slack/int64(burst-1) != l.every || l.slack > 1<<61 {
 		l.slack = 1 << 61
+	}
+	if missing > 0 {
+		l.next = now + int64(min(math.Round(missing*float64(l.every)), 1<<61))
 	}
 }
 

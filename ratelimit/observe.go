@@ -9,7 +9,7 @@ import "time"
 type Decision struct {
 	Class  Class         // of the failure; zero for a success
 	Count  int           // transient failures in a row
-	Delay  time.Duration // until the key may run again
+	Delay  time.Duration // until the key may run again; 0 when an early run has taken longer than that
 	Early  bool          // the run was an early one: count and deadline are what they were
 	GaveUp bool          // the budget of WithGiveUpAfter is used up, and the key is forgotten
 }
@@ -125,14 +125,15 @@ func (s *shared) spent(t *table, i, count int, now int64) bool {
 }
 
 // Reset clears what is remembered about key when its generation is another one than the last Reset was told, and
-// reports whether it did: a new intent, or a deletion, which raises the generation of a Kubernetes object as well, must
-// not wait for the failures of the old one. A key that has no failures has nothing to clear, and its generation is
-// noted when it has.
+// reports whether it did: a new intent, or a deletion, which raises the generation of a Kubernetes object as well if its
+// kind has any, must not wait for the failures of the old one. A key that has no failures has nothing to clear, and nothing
+// to note a generation with: call Reset before a run, and again when its failure was observed.
 func (b *Backoff[K]) Reset(key K, generation int64) bool {
 	if b.store.empty() {
 		return false
 	}
-	word := uint32(uint64(generation)%(1<<32-1)) + 1 // zero: not told yet
+	const words = 1<<32 - 1
+	word := uint32((generation%words+words)%words) + 1 // zero: not told yet
 	h := b.id(key)
 	sh := b.store.lock(h)
 	now := b.now()

@@ -12,11 +12,12 @@ type Observed[K comparable] struct{ b *Backoff[K] }
 // Observed returns the limiter to give to a queue whose items are observed.
 func (b *Backoff[K]) Observed() *Observed[K] { return &Observed[K]{b} }
 
-// When is [Backoff.Remaining]. Asked about a key that is not remembered (it was evicted, or nobody observed it), it
-// answers like for a first failure: a queue that asks has seen one.
+// When is [Backoff.Remaining], but never zero, which would mean "again at once": where that is zero, it is the little that
+// rounding may have cut off. Asked about a key that is not remembered (it was evicted, or nobody observed it), it answers
+// like for a first failure: a queue that asks has seen one.
 func (o *Observed[K]) When(key K) time.Duration {
 	var wait time.Duration
-	if o.b.peek(key, func(sl *slot, now int64) { wait = remaining(now, sl.deadline()) }) {
+	if o.b.peek(key, func(sl *slot, now int64) { wait = remaining(now, max(sl.deadline(), now>>tickShift+1)) }) {
 		return wait
 	}
 	return o.b.curves[Transient].after(1, mix(o.b.id(key), 1))

@@ -105,7 +105,8 @@ func WithHash[K comparable](hash func(K) uint64) Option {
 }
 
 // WithMaxKeys bounds what is remembered; the default is 2^20 keys. One key too many takes the place of another that is
-// near its expiry, which is then a fresh key again: never one that waits longest.
+// near its expiry, which is then a fresh key again: never one that waits longest. A gate that holds as many keys sends one
+// more away all the same, and has forgotten it when it comes back.
 func WithMaxKeys(n int) Option {
 	return option{"WithMaxKeys", func(c *config) error {
 		if n < 1 {

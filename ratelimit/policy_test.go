@@ -154,27 +154,6 @@ func TestJitterDoesNotFreeze(t *testing.T) {
 	}
 }
 
-// TestSpicedb1445EveryFailureWaits: full jitter once in a while came so near to zero that nothing was left of the wait when
-// it was kept. Where time stands still while somebody works, as in synctest, the next failure was the same then, and so on.
-// https://github.com/authzed/spicedb/pull/1445
-func TestSpicedb1445EveryFailureWaits(t *testing.T) {
-	t.Parallel()
-	for _, j := range jitters {
-		clock := ratelimittest.NewClock()
-		b := mustNew[string](t, ratelimit.Exp(time.Second, time.Minute), ratelimit.WithClock(clock.Now),
-			ratelimit.WithClass(ratelimit.Conflict, ratelimit.Policy{Base: 10 * time.Millisecond, Cap: time.Second, Jitter: j}))
-		for i := range 200_000 {
-			d := b.Observe("a", &ratelimit.Error{Class: ratelimit.Conflict}).Delay
-			left := b.Remaining("a")
-			if left <= 0 || left > d {
-				t.Errorf("jitter %v: %v is left of the wait of %v after the %d. conflict", j, left, d, i+1)
-				break
-			}
-			clock.Sleep(left)
-		}
-	}
-}
-
 // TestJitterIsEven: every tenth of the range is hit as often as every other.
 func TestJitterIsEven(t *testing.T) {
 	t.Parallel()
@@ -209,6 +188,31 @@ func TestJitterHoldsNoState(t *testing.T) {
 	}
 	if sequence(1) == sequence(2) {
 		t.Error("another hash gives the same waits")
+	}
+}
+
+// TestJitterOfAScopeHoldsNoState: the same goes for the keys of a scope, whose name is part of the hash.
+func TestJitterOfAScopeHoldsNoState(t *testing.T) {
+	t.Parallel()
+	sequence := func(scopes ...string) string {
+		clock := ratelimittest.NewClock()
+		b := mustNew[string](t, ratelimit.Exp(time.Second, time.Hour), ratelimit.WithClock(clock.Now),
+			ratelimit.WithHash(func(k string) uint64 { return uint64(len(k)) }))
+		for _, name := range scopes {
+			b = b.Scope(name)
+		}
+		return fmt.Sprint(ratelimittest.Sequence(b, "key", 20, clock.Sleep))
+	}
+	seen := map[string][]string{}
+	for _, scopes := range [][]string{nil, {""}, {"pods"}, {"secrets"}, {"pods", "secrets"}, {"secrets", "pods"}} {
+		a := sequence(scopes...)
+		if b := sequence(scopes...); a != b {
+			t.Errorf("scope %q: the same hash gives different waits", scopes)
+		}
+		if other, ok := seen[a]; ok {
+			t.Errorf("scopes %q and %q have the same waits", scopes, other)
+		}
+		seen[a] = scopes
 	}
 }
 

@@ -16,8 +16,9 @@ import (
 // pause a remote asked for with Retry-After. What it costs to find out that a remote is not to be called is a map
 // look-up, not a worker that waits for a timeout.
 //
-// Ask [Remotes.Admit] before a call and tell [Remotes.Report] its outcome; [PerRemote] makes a [Gate] of it, for which
-// reconcilelimit does both. All methods may be called at the same time.
+// Ask [Remotes.Admit] before a call and tell [Remotes.Report] its outcome; a probe of which nobody tells within 30 s is
+// followed by another one. [PerRemote] makes a [Gate] of it, for which reconcilelimit does both, and which tells the probe
+// from calls that began before the breaker opened. All methods may be called at the same time.
 //
 // A remote that is as good as new is not remembered. One that is costs about 250 bytes; see [WithMaxKeys].
 type Remotes[R comparable] struct {
@@ -39,11 +40,18 @@ type Remotes[R comparable] struct {
 type remote struct {
 	line     line
 	rate     float64
-	changed  int64 // when the rate was changed last
-	failures int   // in a row
-	trips    int   // times the breaker has opened since the remote answered; zero: closed
-	until    int64 // nothing is admitted before
-	probe    int64 // until when the answer of a probe is waited for; zero: none is under way
+	slowed   int64  // when the rate was halved last
+	changed  int64  // when it was changed last
+	failures int    // in a row
+	trips    int    // times the breaker has opened since the remote answered; zero: closed
+	until    int64  // nothing is admitted before
+	probe    int64  // until when the answer of a probe is waited for; zero: none is under way
+	prober   uint64 // the hash of the key that is the probe; zero: not known
+}
+
+// probed reports whether the one with the hash h, zero for unknown, may be the probe that is under way.
+func (m *remote) probed(h uint64) bool {
+	return m.trips > 0 && m.probe != 0 && (h == 0 || m.prober == 0 || h == m.prober)
 }
 
 const (
@@ -96,7 +104,7 @@ func (r *Remotes[R]) admit(to R, h uint64) (time.Duration, bool) {
 		if m.probe > now {
 			return r.later(min(m.probe-now, int64(time.Second)), h, now), false
 		}
-		m.probe = now + probing
+		m.probe, m.prober = now+probing, h
 		return 0, true
 	}
 	if h != 0 {
@@ -146,12 +154,14 @@ func (m *remote) asNew(rate float64, now int64) bool {
 }
 
 // Refund takes an [Remotes.Admit] back that no call followed.
-func (r *Remotes[R]) Refund(to R) {
+func (r *Remotes[R]) Refund(to R) { r.refund(to, 0) }
+
+func (r *Remotes[R]) refund(to R, h uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch m := r.remotes[to]; {
 	case m == nil:
-	case m.probe != 0:
+	case m.probed(h):
 		m.probe = 0 // the next one to ask is the probe
 	default:
 		m.line.refund()
@@ -161,26 +171,31 @@ func (r *Remotes[R]) Refund(to R) {
 // Report tells how a call to the remote ended. Its class is found by [Classify]: Throttled slows the remote down and
 // pauses it for After; Transient counts for the breaker, and pauses for After, too; everything else, success included,
 // is an answer.
-func (r *Remotes[R]) Report(to R, err error) {
+func (r *Remotes[R]) Report(to R, err error) { r.tell(to, 0, err) }
+
+// tell is Report for a key with the hash h; zero for unknown.
+func (r *Remotes[R]) tell(to R, h uint64, err error) {
 	verdict := Error{}
 	if err != nil {
 		verdict = classify(err, nil)
 	}
-	event := r.report(to, verdict)
-	if event.Kind != "" && r.observer != nil {
-		event.Key, event.Class, event.Err = to, verdict.Class, err
-		r.observer(event)
+	for _, event := range r.report(to, h, verdict) {
+		if event.Kind != "" && r.observer != nil {
+			event.Key, event.Class, event.Err = to, verdict.Class, err
+			r.observer(event)
+		}
 	}
 }
 
-func (r *Remotes[R]) report(to R, verdict Error) (event Event) {
+// report returns what has changed: the breaker, and the rate.
+func (r *Remotes[R]) report(to R, h uint64, verdict Error) (events [2]Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.watch.now()
 	m := r.remotes[to]
 	if m == nil {
 		if verdict.Class != Transient && verdict.Class != Throttled {
-			return Event{}
+			return events
 		}
 		m = r.meet(to, now)
 	}
@@ -189,32 +204,36 @@ func (r *Remotes[R]) report(to R, verdict Error) (event Event) {
 		m.until = max(m.until, now+pause)
 	}
 	if verdict.Class == Transient {
-		return r.failed(m, now)
+		events[0] = r.failed(m, h, now)
+		return events
 	}
 	if m.trips > 0 {
-		event.Kind = EventClosed
+		events[0].Kind = EventClosed
 	}
 	m.failures, m.trips, m.probe = 0, 0, 0
 	switch {
-	case now-m.changed < adjust && m.changed != 0:
 	case verdict.Class == Throttled:
-		m.setRate(max(r.minRate, m.rate/2), r.burst, now)
-		event = Event{Kind: EventSlowed, Delay: time.Duration(max(0, m.until-now))}
-	case m.rate < r.rate:
+		// A step of recovery in the same second is no reason not to listen.
+		if now-m.slowed >= adjust || m.slowed == 0 {
+			m.setRate(max(r.minRate, m.rate/2), r.burst, now)
+			m.slowed = m.changed
+			events[1] = Event{Kind: EventSlowed, Delay: time.Duration(max(0, m.until-now))}
+		}
+	case m.rate < r.rate && now-m.changed >= adjust:
 		m.setRate(min(r.rate, m.rate+r.rate/recovery), r.burst, now)
 	}
-	return event
+	return events
 }
 
 func (m *remote) setRate(rate float64, burst int, now int64) {
 	m.rate, m.changed = rate, max(1, now)
-	m.line.setRate(rate, burst)
+	m.line.setRate(now, rate, burst)
 }
 
 // failed counts for the breaker.
-func (r *Remotes[R]) failed(m *remote, now int64) Event {
+func (r *Remotes[R]) failed(m *remote, h uint64, now int64) Event {
 	m.failures++
-	if m.trips > 0 && m.probe == 0 || m.trips == 0 && m.failures < r.failures {
+	if m.trips > 0 && !m.probed(h) || m.trips == 0 && m.failures < r.failures {
 		return Event{} // a call that was under way when the breaker opened, or not enough of them yet
 	}
 	m.trips = min(m.trips+1, maxSteps)
@@ -262,11 +281,13 @@ func PerRemote[K, R comparable](r *Remotes[R], of func(K) R) Gate[K] { return &p
 
 // Admit implements Gate.
 func (p *perRemote[K, R]) Admit(key K) (time.Duration, bool) {
-	return p.admit(p.of(key), ident(maphash.Comparable(p.seed, key)))
+	return p.admit(p.of(key), p.id(key))
 }
 
+func (p *perRemote[K, R]) id(key K) uint64 { return ident(maphash.Comparable(p.seed, key)) }
+
 // Refund takes an Admit back.
-func (p *perRemote[K, R]) Refund(key K) { p.Remotes.Refund(p.of(key)) }
+func (p *perRemote[K, R]) Refund(key K) { p.refund(p.of(key), p.id(key)) }
 
 // Report tells how a run ended.
-func (p *perRemote[K, R]) Report(key K, err error) { p.Remotes.Report(p.of(key), err) }
+func (p *perRemote[K, R]) Report(key K, err error) { p.tell(p.of(key), p.id(key), err) }

@@ -25,7 +25,7 @@ type smear[K comparable] struct {
 // Smear is a [Gate] for the start of a process, when every object there is asks to run at once: it spreads the first
 // runs of all keys evenly over what is left of window, which begins with the call of Smear. Every key gets a time of its
 // own and keeps it, so keys that come together after a restart do not stay together for ever. When the window is over
-// the gate admits everything and holds no memory; before, a key costs about 24 bytes.
+// the gate admits everything, and holds no memory from the next call on; before, a key costs about 24 bytes.
 //
 // Keys for which skip returns true are not held back, then and later: an object that was created or changed after the
 // start should not wait for the crowd. A nil skip holds all of them. A window of zero or less holds nothing.

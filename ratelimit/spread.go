@@ -14,11 +14,16 @@ func Spread(d time.Duration, key string) time.Duration {
 	if d <= 0 {
 		return 0
 	}
-	h := uint64(14695981039346656037) // FNV-1a
-	for i := range len(key) {
-		h = (h ^ uint64(key[i])) * 1099511628211
-	}
 	span := uint64(d / 5)
 	shortest := d - d/10
-	return shortest + min(time.Duration(scale(mix(h, 0), span+1)), math.MaxInt64-shortest)
+	return shortest + min(time.Duration(scale(mix(fnv(key), 0), span+1)), math.MaxInt64-shortest)
+}
+
+// fnv is the FNV-1a hash of s, which is the same in every process.
+func fnv(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
 }

@@ -6,6 +6,7 @@ package ratelimittest
 import (
 	"container/heap"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/ashlar-go/ashlar/ratelimit"
@@ -100,7 +101,7 @@ func Simulate[K comparable](g ratelimit.Gate[K], c Crowd[K]) Report[K] {
 			wait = time.Millisecond
 		}
 		seq++
-		v.at, v.seq = now+wait, seq
+		v.at, v.seq = now+min(wait, math.MaxInt64-now), seq
 		heap.Push(&due, v)
 	}
 	if c.For > now {

@@ -5,6 +5,7 @@ package ratelimittest_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -96,9 +97,35 @@ func TestNoStarvation(t *testing.T) {
 	}
 }
 
+// never sends everybody away for good, until the test has seen enough of it.
+type never struct{ asks int }
+
+func (g *never) Admit(int) (time.Duration, bool) {
+	g.asks++
+	return math.MaxInt64, g.asks > 100
+}
+
+// TestNoStarvationEnds: a wait that ends after the end of time is no reason to ask again at once, and a bound of zero does
+// not mean that there is none.
+func TestNoStarvationEnds(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ at, bound time.Duration }{
+		"no time is left": {time.Second, time.Minute},
+		"bound of zero":   {0, 0},
+	} {
+		clock := ratelimittest.NewClock()
+		r := &recorder{TB: t}
+		c := ratelimittest.Crowd[int]{Sleep: clock.Sleep, Arrivals: []ratelimittest.Arrival[int]{{At: tt.at}}}
+		report := ratelimittest.NoStarvation[int](r, &never{}, c, tt.bound)
+		if report.Asks != 1 || len(report.Waiting) != 1 || !strings.Contains(fmt.Sprint(r.errors), "1 of 1 keys are still waiting") {
+			t.Errorf("%s: %q after %d asks", name, r.errors, report.Asks)
+		}
+	}
+}
+
 func TestTimelineRefuses(t *testing.T) {
 	t.Parallel()
-	for want, trace := range map[string]ratelimittest.Trace{"timeline: For: 0s is not above zero": {}, "timeline: new backoff: policy: Base: 0s is not above zero": {For: time.Second}} {
+	for want, trace := range map[string]ratelimittest.Trace{"timeline: For: 0s is not above zero": {}, "timeline: Triggers: -1s is before the start": {For: time.Second, Triggers: []time.Duration{0, -time.Second}}, "timeline: new backoff: policy: Base: 0s is not above zero": {For: time.Second}} {
 		if text, err := ratelimittest.Timeline(ratelimit.Policy{Cap: 1}, trace); err == nil || err.Error() != want || text != "" {
 			t.Errorf("%q, %v, want %s", text, err, want)
 		}
@@ -122,6 +149,28 @@ func TestTimelineTells(t *testing.T) {
 	trace.Run = func(time.Duration) error { return &ratelimit.Error{Class: ratelimit.Terminal} }
 	if text, _ = ratelimittest.Timeline(flat, trace); !strings.Contains(text, "not again") {
 		t.Errorf("a terminal failure is not told:\n%s", text)
+	}
+}
+
+// TestTimelineEnds: what is under way when the time is over belongs to the last line, or the slowest curve looks best; and
+// two events in the same instant are one, as they are in a queue.
+func TestTimelineEnds(t *testing.T) {
+	t.Parallel()
+	slow := ratelimit.Policy{Base: time.Second, Cap: time.Hour, Jitter: ratelimit.NoJitter()}
+	for name, tt := range map[string]struct {
+		trace ratelimittest.Trace
+		want  string
+	}{
+		"a wait":          {ratelimittest.Trace{For: 30 * time.Minute}, "11 runs: 11 on time, 0 early, up to 17m4s apart; 0 triggers held, for up to 0s"},
+		"a trigger":       {ratelimittest.Trace{For: 30 * time.Minute, Triggers: []time.Duration{29 * time.Minute}}, "11 runs: 11 on time, 0 early, up to 17m4s apart; 1 triggers held, for up to 5m7s"},
+		"it is well":      {ratelimittest.Trace{For: 30 * time.Minute, Run: func(time.Duration) error { return nil }}, "1 runs: 1 on time, 0 early, up to 0s apart; 0 triggers held, for up to 0s"},
+		"the same moment": {ratelimittest.Trace{For: 30 * time.Minute, Triggers: []time.Duration{time.Minute, 0, time.Minute}}, "11 runs: 11 on time, 0 early, up to 17m4s apart; 1 triggers held, for up to 3s"},
+	} {
+		tt.trace.Triggers = append(tt.trace.Triggers, 0)
+		text, err := ratelimittest.Timeline(slow, tt.trace, ratelimit.WithEarlyRuns(0, time.Second))
+		if err != nil || !strings.HasSuffix(text, tt.want+"\n") {
+			t.Errorf("%s: %v\n%swant %s", name, err, text, tt.want)
+		}
 	}
 }
 

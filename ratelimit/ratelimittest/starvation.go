@@ -22,7 +22,7 @@ func NoStarvation[K comparable](t testing.TB, g ratelimit.Gate[K], c Crowd[K], b
 	for _, a := range c.Arrivals {
 		last = max(last, a.At)
 	}
-	c.For = last + bound
+	c.For = max(1, last+bound) // zero would be for ever
 	r := Simulate(g, c)
 	for _, fault := range r.Faults[:min(3, len(r.Faults))] {
 		t.Error(fault)

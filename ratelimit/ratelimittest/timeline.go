@@ -17,22 +17,27 @@ import (
 // Trace is what happens to one key.
 type Trace struct {
 	For      time.Duration   // how much is shown; above zero
-	Triggers []time.Duration // when events want it to run, in any order
+	Triggers []time.Duration // when events want it to run, in any order; those in the same instant are one
 	// Run is what a run that starts at a time returns. Nil: it always fails.
 	Run func(at time.Duration) error
 }
 
 // Timeline shows what a Backoff makes of a trace, one line for each run and for each row of triggers that it holds back:
 // when, why it ran, how it ended, how many transient failures are counted, and how long it waits then. Jitter is the one
-// of a fixed seed. opts are those of ratelimit.New; an error is what New says, or a Trace without For.
+// of a fixed seed. opts are those of ratelimit.New; an error is what New says, or names the field of the Trace.
 //
 // The last line is what to compare curves by: the runs are the price; the longest time between two of them is how late a
-// recovery that causes no event may be noticed, and the longest time a trigger was held for how late one that does.
+// recovery that causes no event may be noticed, and the longest time a trigger was held for how late one that does. The run
+// that would be the next one after For is the end of both.
 //
 // A clock or a hash among opts is overruled.
 func Timeline(p ratelimit.Policy, trace Trace, opts ...ratelimit.Option) (string, error) {
 	if trace.For <= 0 {
 		return "", fmt.Errorf("timeline: For: %v is not above zero", trace.For)
+	}
+	triggers := slices.Compact(slices.Sorted(slices.Values(trace.Triggers)))
+	if len(triggers) > 0 && triggers[0] < 0 {
+		return "", fmt.Errorf("timeline: Triggers: %v is before the start", triggers[0])
 	}
 	clock := NewClock()
 	opts = append(slices.Clip(opts), ratelimit.WithClock(clock.Now), ratelimit.WithHash(func(string) uint64 { return 1 }))
@@ -43,7 +48,7 @@ func Timeline(p ratelimit.Policy, trace Trace, opts ...ratelimit.Option) (string
 	s := &story{trace: trace, backoff: b, clock: clock}
 	s.tab = tabwriter.NewWriter(&s.out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(s.tab, "at\twhy\toutcome\tcount\tthen\n")
-	s.tell()
+	s.tell(triggers)
 	s.flush()
 	_ = s.tab.Flush() // a strings.Builder takes everything
 	fmt.Fprintf(&s.out, "%d runs: %d on time, %d early, up to %v apart; %d triggers held, for up to %v\n",
@@ -73,16 +78,19 @@ type story struct {
 }
 
 // tell plays the queue: it keeps the earliest time the key is due at.
-func (s *story) tell() {
-	triggers := slices.Clone(s.trace.Triggers)
-	slices.Sort(triggers)
+func (s *story) tell(triggers []time.Duration) {
 	due, queued := time.Duration(0), false
 	for {
-		if len(triggers) > 0 && (!queued || triggers[0] <= due) {
+		if len(triggers) > 0 && triggers[0] <= s.trace.For && (!queued || triggers[0] <= due) {
 			due, queued = triggers[0], true
 			triggers = triggers[1:]
 		}
-		if !queued || due > s.trace.For {
+		if !queued {
+			return
+		}
+		if due > s.trace.For {
+			s.now = due // too late to be shown, but known
+			s.gap()
 			return
 		}
 		s.clock.Sleep(due - s.now)
@@ -122,12 +130,17 @@ func (s *story) flush() {
 	s.row = 0
 }
 
-// run is one run; it returns after how long the key comes again, below zero if it does not.
-func (s *story) run(waited bool) time.Duration {
-	s.flush()
+// gap notes how long ago the last run was, if it has left something to notice.
+func (s *story) gap() {
 	if s.onTime+s.early > 0 && !s.well {
 		s.apart = max(s.apart, s.now-s.ran)
 	}
+}
+
+// run is one run; it returns after how long the key comes again, below zero if it does not.
+func (s *story) run(waited bool) time.Duration {
+	s.flush()
+	s.gap()
 	s.ran = s.now
 	err := errors.New("fails")
 	if s.trace.Run != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Classify finds the class of an error of a reconciler, see ratelimit.Classify for how it goes through what is wrapped
-// and joined:
+// and joined, be it by apimachinery's NewAggregate:
 //
 //   - reconcile.TerminalError anywhere: Terminal, as in controller-runtime, which does not requeue it
 //   - *ratelimit.Error: what it says
@@ -30,8 +30,11 @@ func Classify(err error) ratelimit.Error {
 	return ratelimit.Classify(err, status)
 }
 
-// status recognises what an API server says.
+// status recognises what an API server says, and what apimachinery joins: its aggregates have no Unwrap.
 func status(err error) (ratelimit.Error, bool) {
+	if all, ok := err.(interface{ Errors() []error }); ok { //nolint:errorlint // the caller goes through the tree
+		return ratelimit.Classify(errors.Join(all.Errors()...), status), true
+	}
 	if _, ok := err.(apierrors.APIStatus); !ok { //nolint:errorlint // the caller goes through the tree
 		return ratelimit.Error{}, false
 	}

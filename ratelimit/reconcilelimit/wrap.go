@@ -117,14 +117,21 @@ func (w *limited[K]) refund(gates []ratelimit.Gate[K], key K) {
 
 // observe tells everybody who wants to know how a run ended.
 func (w *limited[K]) observe(key K, err error, generation int64, known bool) ratelimit.Decision {
+	var told error // what the gates hear
 	if err != nil {
 		verdict := w.classify(err)
+		if errors.Is(err, reconcile.TerminalError(nil)) {
+			verdict.Class = ratelimit.Terminal // it is not requeued, whatever the classifier takes it for
+		}
 		verdict.Err = err
+		if err != errRequeue { //nolint:errorlint // nobody wraps it, and the reconciler has returned no error
+			told = &verdict
+		}
 		err = &verdict
 	}
 	for _, gate := range w.gates {
 		if g, ok := gate.(interface{ Report(K, error) }); ok {
-			g.Report(key, err)
+			g.Report(key, told)
 		}
 	}
 	d := w.backoff.Observe(key, err)

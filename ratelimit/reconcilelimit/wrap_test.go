@@ -246,6 +246,34 @@ func TestGardener3144GenerationAndDeletionRun(t *testing.T) {
 	})
 }
 
+// An object without a generation, such as a ConfigMap, is gone: that is a new intent, as it is for all others.
+func TestGardener3144NoGeneration(t *testing.T) {
+	onBoth(t, func(t *testing.T, priority bool) {
+		b := newBackoff(t, time.Minute, time.Hour, ratelimit.WithEarlyRuns(0, time.Second))
+		var exists atomic.Bool
+		exists.Store(true)
+		runs := 0
+		r, limiter := reconcilelimit.Wrap(run(func(context.Context, request) (result, error) {
+			runs++
+			return result{}, errBoom
+		}), b, reconcilelimit.WithGeneration(func(request) (int64, bool) { return 0, exists.Load() }))
+		trigger := start(t, priority, 1, r, limiter)
+		for want, what := range []string{1: "it fails", 2: "it is gone", 3: "it is back"} {
+			if want == 0 {
+				continue
+			}
+			exists.Store(want != 2)
+			for range 2 {
+				trigger(named("a"))
+				sleep(time.Second)
+			}
+			if runs != want {
+				t.Errorf("%s: %d runs, want %d", what, runs, want)
+			}
+		}
+	})
+}
+
 // A remote that throttles costs no worker. https://github.com/kubernetes-sigs/cluster-api/issues/8306
 func TestClusterAPI8306ThrottledRemoteCostsNoWorker(t *testing.T) {
 	onBoth(t, func(t *testing.T, priority bool) {
