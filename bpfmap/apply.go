@@ -28,6 +28,11 @@ func (m *Map[K, V]) Apply(ctx context.Context, p Plan[K, V]) (Report, error) {
 }
 
 func (m *Map[K, V]) carryOut(ctx context.Context, p Plan[K, V]) (r Report, added, changed int, err error) {
+	defer func() {
+		if err != nil { // the index need not know what is left to do
+			m.plans.stale = true
+		}
+	}()
 	if p.Empty() {
 		return r, 0, 0, nil
 	}
@@ -74,9 +79,6 @@ func (m *Map[K, V]) carryOut(ctx context.Context, p Plan[K, V]) (r Report, added
 	}
 	r.Written = added + changed
 	total := len(p.Add) + len(p.Change) + len(p.Delete)
-	if len(r.Failures) > 0 {
-		m.plans.stale = true
-	}
 	return r, added, changed, errors.Join(r.failure(total), p.Refused)
 }
 
@@ -164,7 +166,11 @@ func (m *Map[K, V]) wrote(key, value []byte, err error) {
 		return
 	}
 	at, ok := x.find(key, noSlot)
-	if !ok {
+	switch {
+	case ok:
+	case m.owned != nil && !m.owned(m.kc.get(key)):
+		return // what the index knows and nobody wants is deleted
+	default:
 		at = x.add(key, value)
 	}
 	copy(x.value(at), value)
@@ -200,22 +206,8 @@ func (m *Map[K, V]) remember(b *buffers, n, first int, failures []Failure, note 
 // undivided makes sure that the pin and the program mean this map.
 func (c *config) undivided(t *table) error {
 	if c.pin != "" && c.pinned {
-		other, err := c.sys.OpenPin(c.pin, true)
-		switch {
-		case errors.Is(err, syscall.ENOENT):
-			return fmt.Errorf("%w: the pin %s is gone, this is map id %d", ErrSplitBrain, c.pin, t.info.ID)
-		case err != nil:
-			return fmt.Errorf("check the pin %s: %w", c.pin, err)
-		}
-		info, err := other.Info()
-		if cerr := other.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
-			return fmt.Errorf("check the pin %s: %w", c.pin, err)
-		}
-		if info.ID != t.info.ID {
-			return fmt.Errorf("%w: the pin %s is map id %d, this is map id %d", ErrSplitBrain, c.pin, info.ID, t.info.ID)
+		if err := pinned(c.sys, c.pin, t); err != nil {
+			return err
 		}
 	}
 	if c.program == nil {
@@ -235,6 +227,28 @@ func (c *config) undivided(t *table) error {
 		return fmt.Errorf("%w: this kernel does not say which maps program %s uses", ErrUnsupported, info.Name)
 	}
 	return fmt.Errorf("%w: the program %s uses %s, this is map id %d", ErrSplitBrain, info.Name, mapIDs(ids), t.info.ID)
+}
+
+// pinned makes sure that a pin is this map.
+func pinned(sys System, pin string, t *table) error {
+	other, err := sys.OpenPin(pin, true)
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return fmt.Errorf("%w: the pin %s is gone, this is map id %d", ErrSplitBrain, pin, t.info.ID)
+	case err != nil:
+		return fmt.Errorf("check the pin %s: %w", pin, err)
+	}
+	info, err := other.Info()
+	if cerr := other.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("check the pin %s: %w", pin, err)
+	}
+	if info.ID != t.info.ID {
+		return fmt.Errorf("%w: the pin %s is map id %d, this is map id %d", ErrSplitBrain, pin, info.ID, t.info.ID)
+	}
+	return nil
 }
 
 func mapIDs(ids []ebpf.MapID) string {

@@ -55,8 +55,30 @@ func describe(t btf.Type) (described, error) {
 		return described{}, fmt.Errorf("read BTF: %w", err)
 	}
 	d := described{size: size}
-	add := func(name string, at, size int, signed, array bool) {
-		d.leaves = append(d.leaves, leaf{path: name, name: plain(name), from: at, size: size, signed: signed, array: array})
+	add := func(name string, at, size int, array bool, number btf.Type) {
+		f := leaf{path: name, name: plain(name), from: at, size: size, array: array}
+		for array && number != nil {
+			of, ok := btf.UnderlyingType(number).(*btf.Array)
+			if !ok {
+				break
+			}
+			number = of.Type
+		}
+		if number != nil {
+			number = btf.UnderlyingType(number)
+			if array {
+				f.elem, _ = btf.Sizeof(number)
+			}
+		}
+		switch n := number.(type) {
+		case *btf.Int:
+			f.signed = n.Encoding&btf.Signed != 0
+		case *btf.Enum:
+			f.signed = n.Signed
+		case *btf.Float:
+			f.float = true
+		}
+		d.leaves = append(d.leaves, f)
 	}
 	var walk func(t btf.Type, name string, at, depth int)
 	walk = func(t btf.Type, name string, at, depth int) {
@@ -73,10 +95,16 @@ func describe(t btf.Type) (described, error) {
 				}
 				if m.BitfieldSize != 0 {
 					from := int(m.Offset) / 8
-					add(path, at+from, (int(m.Offset)+int(m.BitfieldSize)+7)/8-from, false, true)
+					add(path, at+from, (int(m.Offset)+int(m.BitfieldSize)+7)/8-from, true, nil)
 					continue
 				}
 				walk(m.Type, path, at+int(m.Offset)/8, depth+1)
+			}
+		case *btf.Datasec: // the variables of a program
+			for _, v := range t.Vars {
+				if of, ok := v.Type.(*btf.Var); ok {
+					walk(of.Type, join(name, of.Name), at+int(v.Offset), depth+1)
+				}
 			}
 		case *btf.Array:
 			elem, err := btf.Sizeof(t.Type)
@@ -84,20 +112,16 @@ func describe(t btf.Type) (described, error) {
 				return
 			}
 			if scalar(t.Type) {
-				add(name, at, size, false, true)
+				add(name, at, size, true, t)
 				return
 			}
 			for i := range int(t.Nelems) {
 				walk(t.Type, fmt.Sprintf("%s[%d]", name, i), at+i*elem, depth+1)
 			}
-		case *btf.Int:
-			add(name, at, size, t.Encoding&btf.Signed != 0, false)
-		case *btf.Enum:
-			add(name, at, size, t.Signed, false)
 		case *btf.Union:
-			add(name, at, size, false, true)
+			add(name, at, size, true, nil)
 		default:
-			add(name, at, size, false, false)
+			add(name, at, size, false, t)
 		}
 	}
 	walk(t, "", 0, 0)

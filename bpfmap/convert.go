@@ -5,7 +5,9 @@ package bpfmap
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 )
 
 // converter copies the fields that two layouts share by name.
@@ -35,21 +37,72 @@ func (d described) convertTo(l described) converter {
 func (c converter) convert(dst, src []byte) error {
 	for _, p := range c.pairs {
 		from, to := src[p.from.from:p.from.from+p.from.size], dst[p.to.from:p.to.from+p.to.size]
-		if p.from.array || p.to.array {
-			n := copy(to, from)
-			for _, b := range from[n:] {
-				if b != 0 {
-					return fmt.Errorf("%w: field %s has %d bytes in use, the new one has room for %d", ErrLayout, p.from.path, p.from.size, p.to.size)
-				}
-			}
-			continue
-		}
-		v := number64(from, p.from.signed)
-		if store64(to, v); number64(to, p.to.signed) != v || p.from.signed != p.to.signed && int64(v) < 0 {
-			return fmt.Errorf("%w: field %s is %d, which does not fit into the %d bytes of the new one", ErrLayout, p.from.path, v, p.to.size)
+		if err := p.convert(to, from); err != nil {
+			return fmt.Errorf("%w: field %s %w", ErrLayout, p.from.path, err)
 		}
 	}
 	return nil
+}
+
+func (p pair) convert(to, from []byte) error {
+	f, t := p.from, p.to
+	switch {
+	case !f.array && !t.array:
+		return p.number(to, from)
+	case !f.array || !t.array || f.elem == 0 || t.elem == 0: // a union, a bit field, or the bytes of a number
+	case f.elem == t.elem && f.float == t.float && f.signed == t.signed:
+	case f.size/f.elem == t.size/t.elem:
+		for i := range f.size / f.elem {
+			if err := p.number(to[i*t.elem:(i+1)*t.elem], from[i*f.elem:(i+1)*f.elem]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case f.size != t.size: // else the same bytes seen in another way, as an address is
+		return fmt.Errorf("is %d numbers of %d bytes, which do not become %d of %d", f.size/f.elem, f.elem, t.size/t.elem, t.elem)
+	}
+	n := copy(to, from)
+	for _, b := range from[n:] {
+		if b != 0 {
+			return fmt.Errorf("has %d bytes in use, the new one has room for %d", len(from), len(to))
+		}
+	}
+	return nil
+}
+
+// number converts one number: a whole one, or a real one.
+func (p pair) number(to, from []byte) error {
+	if p.from.float != p.to.float {
+		return errors.New("is a real number on one side and a whole one on the other")
+	}
+	if p.from.float && len(from) != len(to) {
+		v := real64(from)
+		if storeReal(to, v); real64(to) != v && v == v { // NaN stays NaN
+			return fmt.Errorf("is %v, which does not fit into the %d bytes of the new one", v, len(to))
+		}
+		return nil
+	}
+	v := number64(from, p.from.signed)
+	if store64(to, v); number64(to, p.to.signed) != v || p.from.signed != p.to.signed && int64(v) < 0 {
+		return fmt.Errorf("is %d, which does not fit into the %d bytes of the new one", v, len(to))
+	}
+	return nil
+}
+
+// real64 reads a float of 4 or 8 bytes.
+func real64(b []byte) float64 {
+	if len(b) == 4 {
+		return float64(math.Float32frombits(binary.NativeEndian.Uint32(b)))
+	}
+	return math.Float64frombits(binary.NativeEndian.Uint64(b))
+}
+
+func storeReal(b []byte, v float64) {
+	if len(b) == 4 {
+		binary.NativeEndian.PutUint32(b, math.Float32bits(float32(v)))
+		return
+	}
+	binary.NativeEndian.PutUint64(b, math.Float64bits(v))
 }
 
 // number64 reads a number of 1, 2, 4 or 8 bytes, extended by its sign.

@@ -101,8 +101,8 @@ func (x *index) row(key []byte) (s uint32, ok bool) {
 	if !ok {
 		return s, false // new: what was expected probably comes next
 	}
-	if place := int(x.state[s].place); place < len(x.order) && x.order[place] == s {
-		x.at = place + 1 // those in between are gone
+	if place := x.state[s].place; uint64(place) < uint64(len(x.order)) && x.order[place] == s {
+		x.at = int(place) + 1 // those in between are gone
 	}
 	x.state[s].place = uint32(len(x.next))
 	x.next = append(x.next, s)
@@ -113,7 +113,7 @@ func (x *index) hash(key []byte) uint32 { return uint32(maphash.Bytes(x.seed, ke
 
 // find returns the slot of a key, trying the guess first.
 func (x *index) find(key []byte, guess uint32) (s uint32, ok bool) {
-	if int(guess) < len(x.state) && x.is(guess, key) {
+	if uint64(guess) < uint64(len(x.state)) && x.is(guess, key) { // noSlot is -1 where an int has 32 bits
 		return guess, true
 	}
 	return x.lookup(key, x.hash(key))

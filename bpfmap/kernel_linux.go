@@ -6,6 +6,7 @@ package bpfmap
 import (
 	"errors"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -19,6 +20,7 @@ type kernel struct {
 	m        *ebpf.Map
 	fd       atomic.Uint32 // closed once it is no descriptor: the number may be somebody else's by then
 	readOnly bool
+	mu       sync.Mutex // around what uses the cilium handle, which is not safe beside its Close
 }
 
 func newKernel(m *ebpf.Map, readOnly bool) *kernel {
@@ -135,9 +137,18 @@ func (k *kernel) DeleteBatch(keys []byte, n int) (int, error) {
 
 func (k *kernel) FD() int { return int(int32(k.fd.Load())) }
 
-func (k *kernel) Freeze() error { return k.m.Freeze() }
+func (k *kernel) Freeze() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.fd.Load() == closed {
+		return unix.EBADF
+	}
+	return k.m.Freeze()
+}
 
 func (k *kernel) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.fd.Store(closed)
 	return k.m.Close()
 }
@@ -156,6 +167,11 @@ type mapInfo struct {
 }
 
 func (k *kernel) Info() (Info, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.fd.Load() == closed { // the kernel says EBADFD, and only here
+		return Info{}, unix.EBADF
+	}
 	var raw mapInfo
 	attr := struct {
 		fd, size uint32

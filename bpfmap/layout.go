@@ -21,7 +21,9 @@ type leaf struct {
 	from   int
 	size   int
 	signed bool
-	array  bool // copied as bytes
+	float  bool
+	array  bool // an array, a union, a bit field
+	elem   int  // size of the numbers of an array, 0 where they are not known: copied as bytes then
 }
 
 // layout is what the bytes of a Go type mean.
@@ -46,7 +48,16 @@ func layoutOf(side string, t reflect.Type) (layout, error) {
 		for i := range int(t.Size()) {
 			covered[at+i] = true
 		}
-		l.leaves = append(l.leaves, leaf{path, name, at, int(t.Size()), signed, array})
+		f := leaf{path: path, name: name, from: at, size: int(t.Size()), signed: signed, array: array}
+		if array {
+			for t.Kind() == reflect.Array {
+				t = t.Elem()
+			}
+			f.elem = int(t.Size())
+			f.signed = t.Kind() >= reflect.Int8 && t.Kind() <= reflect.Int64
+		}
+		f.float = t.Kind() == reflect.Float32 || t.Kind() == reflect.Float64
+		l.leaves = append(l.leaves, f)
 	}
 	walk = func(t reflect.Type, path, name string, at int) {
 		switch t.Kind() {

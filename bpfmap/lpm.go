@@ -54,7 +54,6 @@ func lpmOf[V any](m *Map[netip.Prefix, V], bits int, err error) (*LPM[V], error)
 	if err != nil {
 		return nil, err
 	}
-	m.norm = maskKey
 	return &LPM[V]{m, bits}, nil
 }
 
@@ -96,7 +95,7 @@ func prefixCodec(bits int) codec[netip.Prefix] {
 	}
 }
 
-// maskKey clears the host bits of a key that somebody else wrote.
+// maskKey clears the host bits of a key that somebody else wrote: with others it is the same entry.
 func maskKey(key []byte) {
 	bits := int(binary.NativeEndian.Uint32(key))
 	for i := range key[4:] {

@@ -27,11 +27,10 @@ type Map[K, V any] struct {
 	// layout says what the layout was held against when the map was opened.
 	layout Layout
 	owned  func(K) bool
-	mask   mask             // bytes of a value that are compared, nil for all
-	kept   mask             // bytes of a value that a change leaves to the kernel, nil for none
-	filled mask             // bytes of an array's value that tell it from an empty slot
-	norm   func(key []byte) // canonical form of a key that was read
-	plans  planner          // guarded by mu
+	mask   mask    // bytes of a value that are compared, nil for all
+	kept   mask    // bytes of a value that a change leaves to the kernel, nil for none
+	filled mask    // bytes of an array's value that tell it from an empty slot
+	plans  planner // guarded by mu
 	mu     sync.Mutex
 }
 
@@ -283,8 +282,11 @@ func (m *Map[K, V]) Close() error { return m.b.Close() }
 
 // found splits the error of a lookup.
 func found(err error, t *table) (bool, error) {
-	if err == syscall.ENOENT {
+	if err == nil {
+		return true, nil
+	}
+	if errors.Is(err, syscall.ENOENT) {
 		return false, nil
 	}
-	return err == nil, t.fail("get", err)
+	return false, t.fail("get", err)
 }

@@ -82,7 +82,7 @@ func migrateOpen[K, V any](s Spec, f face, c *config, kc codec[K], vc codec[V]) 
 		return nil, fail(errors.Join(err, g.Abort()))
 	}
 	if err := g.Commit(); err != nil {
-		return nil, fail(errors.Join(err, g.work.Close()))
+		return nil, fail(errors.Join(err, g.Abort()))
 	}
 	if err := g.work.Close(); err != nil {
 		return nil, fail(err)
@@ -203,12 +203,12 @@ func (g *Migration[K, V]) Copy(ctx context.Context) (Result, error) {
 // Merge goes through the old map once more, after the program works on the new one: merge gets what the old map holds
 // and what the new one has by now (there is false when nothing), and says what to write, false for nothing.
 func (g *Migration[K, V]) Merge(ctx context.Context, merge func(k K, old, now V, there bool) (V, bool)) (Report, error) {
-	var failed error
+	var failed, unread error
 	seq := iter.Seq2[K, V](func(yield func(K, V) bool) {
 		failed = g.entries(ctx, func(k K, old V) bool {
 			now, there, err := g.work.Get(k)
 			if err != nil {
-				failed = err
+				unread = err
 				return false
 			}
 			if v, write := merge(k, old, now, there); write {
@@ -218,7 +218,7 @@ func (g *Migration[K, V]) Merge(ctx context.Context, merge func(k K, old, now V,
 		})
 	})
 	r, err := g.work.PutAll(seq)
-	return r, errors.Join(failed, err)
+	return r, errors.Join(failed, unread, err)
 }
 
 // entries yields the old map's entries as the new map has them.
@@ -260,10 +260,13 @@ func (g *Migration[K, V]) entries(ctx context.Context, yield func(K, V) bool) er
 	return err
 }
 
-// Commit puts the new map in the place of the old one by one rename; the old one stays as path-prev.
+// Commit puts the new map in the place of the old one by one rename; the old one stays as path-prev. [ErrSplitBrain]
+// when the pin is no longer the map that was copied, or path-next no longer the new one: another migration is under way.
 func (g *Migration[K, V]) Commit() error {
 	prev, next := g.pin+"-prev", g.pin+"-next"
 	steps := []func() error{
+		func() error { return pinned(g.sys, g.pin, g.old) },
+		func() error { return pinned(g.sys, next, g.work.table) },
 		func() error { return gone(g.sys.Remove(prev)) },
 		func() error { return g.sys.Pin(g.old.b, prev) },
 		func() error { return g.sys.Rename(next, g.pin) },
@@ -278,10 +281,17 @@ func (g *Migration[K, V]) Commit() error {
 	return g.old.b.Close()
 }
 
-// Abort gives up before Commit: the new map goes, the old one was never touched.
+// Abort gives up before Commit, or after one that failed: the new map goes, unless it has its place by then.
 func (g *Migration[K, V]) Abort() error {
 	next := g.pin + "-next"
-	return errors.Join(gone(g.sys.Remove(next)), gone(g.sys.Remove(sidecarPath(next))), g.work.Close(), g.old.b.Close())
+	err := pinned(g.sys, next, g.work.table)
+	switch {
+	case err == nil:
+		err = errors.Join(gone(g.sys.Remove(next)), gone(g.sys.Remove(sidecarPath(next))))
+	case errors.Is(err, ErrSplitBrain): // gone, or another migration's
+		err = nil
+	}
+	return errors.Join(err, g.work.Close(), g.old.b.Close())
 }
 
 func gone(err error) error {

@@ -70,7 +70,7 @@ func OpenNested[K, IK, IV any](s, inner Spec, opts ...Option) (*Nested[K, IK, IV
 func (c *config) outer(want *ebpf.MapSpec) (Backend, error) {
 	for range 3 {
 		if c.pin != "" {
-			b, err := c.sys.OpenPin(c.pin, c.readOnly)
+			b, err := c.sys.OpenPin(c.pin, c.readOnly || want.Flags&flagReadOnly != 0)
 			if err == nil {
 				c.pinned = true
 				info, err := b.Info()
@@ -213,7 +213,7 @@ func (n *Nested[K, IK, IV]) put(ctx context.Context, seq iter.Seq2[K, *Map[IK, I
 func (n *Nested[K, IK, IV]) Replace(ctx context.Context, k K, entries iter.Seq2[IK, IV]) (Report, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	m, r, err := n.filled(entries)
+	m, r, err := n.filled(func(m *Map[IK, IV]) (Report, error) { return m.PutAll(entries) })
 	if err != nil {
 		return r, n.t.fail("replace", err)
 	}
@@ -221,12 +221,12 @@ func (n *Nested[K, IK, IV]) Replace(ctx context.Context, k K, entries iter.Seq2[
 	return r, n.t.fail("replace", err)
 }
 
-func (n *Nested[K, IK, IV]) filled(entries iter.Seq2[IK, IV]) (*Map[IK, IV], Report, error) {
+func (n *Nested[K, IK, IV]) filled(fill func(*Map[IK, IV]) (Report, error)) (*Map[IK, IV], Report, error) {
 	m, err := n.NewInner()
 	if err != nil {
 		return nil, Report{}, err
 	}
-	r, err := m.PutAll(entries)
+	r, err := fill(m)
 	if err != nil {
 		err = errors.Join(err, m.Close())
 	}
@@ -234,7 +234,8 @@ func (n *Nested[K, IK, IV]) filled(entries iter.Seq2[IK, IV]) (*Map[IK, IV], Rep
 }
 
 // Sync makes the outer map hold exactly these sets. A slot whose inner map holds its set already is left alone, the
-// others get a fresh map, all in one call; slots nobody wants are emptied. An inner map that may not be read, for lack
+// others get a fresh map, all in one call; slots nobody wants are emptied, first where the outer map has no room for both.
+// Each sequence is read once, and a key that comes twice with different values is an error. An inner map that may not be read, for lack
 // of CAP_SYS_ADMIN, counts as different. Written and Deleted count slots; over the budget of [WithMaxDelete] none is
 // emptied. A pin or a program that has another map ([WithPin], [WithProgram]) stops it before the first write.
 func (n *Nested[K, IK, IV]) Sync(ctx context.Context, desired iter.Seq2[K, iter.Seq2[IK, IV]]) (Report, error) {
@@ -264,6 +265,7 @@ func (n *Nested[K, IK, IV]) sync(ctx context.Context, desired iter.Seq2[K, iter.
 	used := len(there)
 	wanted := map[string]bool{}
 	var slots []Entry[K, *Map[IK, IV]]
+	added := 0 // slots that are empty now
 	// drop gives up the maps that are in no slot yet.
 	drop := func(err error) (Report, error) {
 		for _, s := range slots {
@@ -282,14 +284,22 @@ func (n *Nested[K, IK, IV]) sync(ctx context.Context, desired iter.Seq2[K, iter.
 		wanted[string(key)] = true
 		id, ok := there[string(key)]
 		delete(there, string(key))
-		if ok && n.same(ctx, key, id, entries) {
+		set := once(entries)
+		if ok && n.same(ctx, key, id, set) {
 			continue
 		}
-		m, _, err := n.filled(entries)
+		// Sync on a map that is empty refuses a key that comes twice with different values, as same does.
+		m, _, err := n.filled(func(m *Map[IK, IV]) (Report, error) {
+			res, err := m.Sync(ctx, set)
+			return res.Report, err
+		})
 		if err != nil {
 			return drop(fmt.Errorf("%v: %w", k, err))
 		}
 		slots = append(slots, Entry[K, *Map[IK, IV]]{k, m})
+		if !ok {
+			added++
+		}
 	}
 	if len(slots)+len(there) == 0 {
 		return Report{}, nil
@@ -298,33 +308,65 @@ func (n *Nested[K, IK, IV]) sync(ctx context.Context, desired iter.Seq2[K, iter.
 		return drop(err)
 	}
 	var r Report
-	if len(slots) > 0 {
-		r, err = n.put(ctx, func(yield func(K, *Map[IK, IV]) bool) {
+	put := func() (err error) {
+		if len(slots) == 0 {
+			return nil
+		}
+		var done Report
+		done, err = n.put(ctx, func(yield func(K, *Map[IK, IV]) bool) {
 			for _, s := range slots {
 				if !yield(s.Key, s.Value) {
 					return
 				}
 			}
 		})
+		r.Written, r.Failures = done.Written, append(r.Failures, done.Failures...)
+		return err
 	}
-	if refused := n.cfg.budget.refuses(len(there), used); refused != nil {
-		return r, errors.Join(err, refused)
+	refused := n.cfg.budget.refuses(len(there), used)
+	if refused != nil {
+		return r, errors.Join(put(), refused)
 	}
-	var stale []byte
-	for key := range there {
-		stale = append(stale, key...)
+	if used+added > int(n.t.info.MaxEntries) {
+		err = n.empty(ctx, there, &r)
+		return r, errors.Join(err, put())
 	}
-	r.Deleted, r.Missing = n.t.erase(ctx, stale, len(there), func(i int, err error) bool {
-		r.Failures = append(r.Failures, Failure{i, n.kc.get(stale[i*n.t.ks:]), n.t.explain(err)})
+	err = put()
+	return r, errors.Join(err, n.empty(ctx, there, &r))
+}
+
+// empty takes the maps out of slots that nobody wants.
+func (n *Nested[K, IK, IV]) empty(ctx context.Context, slots map[string]uint32, r *Report) error {
+	var keys []byte
+	for key := range slots {
+		keys = append(keys, key...)
+	}
+	var failed Report
+	r.Deleted, r.Missing = n.t.erase(ctx, keys, len(slots), func(i int, err error) bool {
+		failed.Failures = append(failed.Failures, Failure{i, n.kc.get(keys[i*n.t.ks:]), n.t.explain(err)})
 		return true
 	})
-	if err == nil {
-		err = r.failure(len(slots) + len(there))
-	}
-	for key := range there {
+	r.Failures = append(r.Failures, failed.Failures...)
+	err := failed.failure(len(slots))
+	for key := range slots {
 		err = errors.Join(err, n.hold([]byte(key), nil))
 	}
-	return r, err
+	return err
+}
+
+// once is a sequence that can be ranged over again, whatever the other one can.
+func once[K, V any](seq iter.Seq2[K, V]) iter.Seq2[K, V] {
+	var all []Entry[K, V]
+	for k, v := range seq {
+		all = append(all, Entry[K, V]{k, v})
+	}
+	return func(yield func(K, V) bool) {
+		for _, e := range all {
+			if !yield(e.Key, e.Value) {
+				return
+			}
+		}
+	}
 }
 
 // same says that an inner map holds exactly these entries.

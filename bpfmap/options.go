@@ -109,7 +109,13 @@ func WithReadOnly() Option { return option{"WithReadOnly", func(c *config) { c.r
 // WithOwned says which keys a plan may delete: those for which owned answers true. Others are left alone, and wanting
 // one is an error of the plan. The default: every key is ours. It must depend on the key alone.
 func WithOwned[K any](owned func(K) bool) Option {
-	return option{"WithOwned", func(c *config) { c.owned = owned }}
+	return option{"WithOwned", func(c *config) {
+		if owned == nil {
+			c.errs = append(c.errs, errors.New("WithOwned: the function is nil"))
+			return
+		}
+		c.owned = owned
+	}}
 }
 
 // WithIgnore names fields of the value, by their Go path, that a program in the kernel writes: counters, timestamps,
@@ -159,7 +165,13 @@ func WithAudit(every time.Duration) Option {
 // for its maps, and when this one is not among them nothing is written: [ErrSplitBrain]. It costs two calls per Apply
 // and needs no capability beyond those of the map.
 func WithProgram(p *ebpf.Program) Option {
-	return option{"WithProgram", func(c *config) { c.program = p }}
+	return option{"WithProgram", func(c *config) {
+		if p == nil {
+			c.errs = append(c.errs, errors.New("WithProgram: the program is nil"))
+			return
+		}
+		c.program = p
+	}}
 }
 
 // WithClock sets the clock for audits and back-off. The default is [time.Now].

@@ -51,13 +51,14 @@ func open[K, V any](s Spec, f face, c *config, kc codec[K], vc codec[V]) (*Map[K
 	}
 	// Two processes that start at once both find no pin, one of them pins, and the other opens that.
 	for range 3 {
-		b, err := c.sys.OpenPin(c.pin, c.readOnly)
+		b, err := c.sys.OpenPin(c.pin, c.readOnly || want.Flags&flagReadOnly != 0)
 		if err == nil {
 			c.pinned = true
 			info, err := b.Info()
 			if err != nil {
 				return nil, fail(errors.Join(err, b.Close()))
 			}
+			c.adopt(info)
 			var m *Map[K, V]
 			if diff := differs(want, info, cpus); len(diff) > 0 {
 				err = &Error{Op: "open", Map: c.pin, Err: fmt.Errorf("%w: %s", ErrIncompatible, strings.Join(diff, ", "))}
@@ -69,7 +70,6 @@ func open[K, V any](s Spec, f face, c *config, kc codec[K], vc codec[V]) (*Map[K
 				err = errors.Join(ErrIncompatible, err)
 			}
 			if err == nil {
-				c.adopt(info)
 				return m, nil
 			}
 			if errors.Is(err, ErrIncompatible) && c.migrate != nil && !c.readOnly {
@@ -88,10 +88,7 @@ func open[K, V any](s Spec, f face, c *config, kc codec[K], vc codec[V]) (*Map[K
 		}
 		m, err := build(b, c.pin, f, c, kc, vc)
 		if err == nil {
-			err = writeSidecar(c.sys, sidecarPath(c.pin), sidecar{m.info.ID, kc.described(), vc.described()})
-		}
-		if err == nil {
-			err = c.sys.Pin(b, c.pin)
+			err = c.pinNew(m.table, kc.described(), vc.described())
 		}
 		if err == nil {
 			c.pinned = true
@@ -104,11 +101,25 @@ func open[K, V any](s Spec, f face, c *config, kc codec[K], vc codec[V]) (*Map[K
 	return nil, fail(fmt.Errorf("%w: the pin came and went at every try", ErrUnstable))
 }
 
-// adopt finishes a migration that was cut off after its commit: the layout of the map in force still has its old name.
+// pinNew pins a map and then its layout, which is ready by then: only the process that got the pin may write beside it.
+func (c *config) pinNew(t *table, key, value described) error {
+	card, err := newSidecar(c.sys, sidecar{t.info.ID, key, value})
+	if err != nil {
+		return err
+	}
+	if err = c.sys.Pin(t.b, c.pin); err == nil {
+		err = pinSidecar(c.sys, card, sidecarPath(c.pin))
+	}
+	return errors.Join(err, card.Close())
+}
+
+// adopt finishes a migration that was cut off after its commit: the layout of the map in force still has its old name,
+// and that of the map before is where this one belongs.
 func (c *config) adopt(info Info) {
 	next := c.pin + "-next"
 	if card, err := readSidecar(c.sys, next); err == nil && card.id == info.ID && !c.readOnly {
-		// A failure leaves the map without a sidecar, which is less to check against and nothing lost.
+		// A failure leaves a map without a sidecar, which is less to check against and nothing lost.
+		_ = c.sys.Rename(sidecarPath(c.pin), sidecarPath(c.pin+"-prev"))
 		_ = c.sys.Rename(sidecarPath(next), sidecarPath(c.pin))
 	}
 }

@@ -184,9 +184,6 @@ func (m *Map[K, V]) hold(ctx context.Context, p *Plan[K, V]) error {
 				x.ahead(32)
 			}
 			key, value := keys[i*m.ks:(i+1)*m.ks], values[i*m.vs:(i+1)*m.vs]
-			if m.norm != nil {
-				m.norm(key)
-			}
 			at, known := x.row(key)
 			if known {
 				st := &x.state[at]
@@ -308,13 +305,16 @@ func (m *Map[K, V]) addition(p *Plan[K, V], at uint32, why Reason) {
 
 // judge sets the order, what will not fit, and whether the budget permits it.
 func (m *Map[K, V]) judge(p *Plan[K, V]) {
+	p.Refused = m.cfg.budget.refuses(len(p.Delete), p.Used-p.Foreign)
 	if room := p.Max - p.Used; !p.array && len(p.Add) > room {
 		p.Gap = len(p.Add)
+		if p.Refused == nil {
+			room += len(p.Delete)
+		}
 		if !lru(m.info.Type) {
-			p.Overflow = max(0, len(p.Add)-room-len(p.Delete))
+			p.Overflow = max(0, len(p.Add)-room)
 		}
 	}
-	p.Refused = m.cfg.budget.refuses(len(p.Delete), p.Used-p.Foreign)
 }
 
 // refuses says why n of so many keys of ours may not be deleted.

@@ -39,7 +39,13 @@ type RingStat struct {
 
 // WithLost names the counter of lost records, see [Ring].
 func WithLost(counter *PerCPU[uint32, uint64]) Option {
-	return option{"WithLost", func(c *config) { c.lost = counter }}
+	return option{"WithLost", func(c *config) {
+		if counter == nil {
+			c.errs = append(c.errs, errors.New("WithLost: the counter is nil"))
+			return
+		}
+		c.lost = counter
+	}}
 }
 
 // OpenRing is [Open] for a ring buffer. MaxEntries is its size in bytes.
@@ -102,7 +108,10 @@ func (r *Ring[E]) All(ctx context.Context) iter.Seq2[E, error] {
 			var err error
 			buf, err = r.src.Read(buf)
 			switch {
-			case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, os.ErrClosed):
+			case errors.Is(err, os.ErrDeadlineExceeded): // from ctx, or late from that of a loop before
+				r.src.SetDeadline(time.Time{})
+				continue
+			case errors.Is(err, os.ErrClosed):
 				return
 			case err != nil:
 				yield(zero, &Error{Op: "read", Map: r.name, Err: err})

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/cilium/ebpf"
 )
@@ -26,7 +25,7 @@ func sidecarPath(pin string) string { return pin + "-layout" }
 
 func (s sidecar) text() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "ashlar-layout 1 %d\n", s.id)
+	fmt.Fprintf(&b, "ashlar-layout 2 %d\n", s.id)
 	for _, part := range []struct {
 		name string
 		d    described
@@ -35,10 +34,13 @@ func (s sidecar) text() []byte {
 		for _, f := range part.d.leaves {
 			kind := "u"
 			switch {
-			case f.array:
-				kind = "a"
+			case f.float:
+				kind = "f"
 			case f.signed:
 				kind = "s"
+			}
+			if f.array {
+				kind += strconv.Itoa(f.elem)
 			}
 			name := f.path
 			if plain(name) != f.name { // a btf tag
@@ -55,7 +57,7 @@ var errSidecar = errors.New("not a layout of this library")
 func parseSidecar(text []byte) (s sidecar, err error) {
 	lines := strings.Split(strings.TrimRight(string(text), "\x00"), "\n")
 	first := strings.Fields(lines[0])
-	if len(first) != 3 || first[0] != "ashlar-layout" || first[1] != "1" {
+	if len(first) != 3 || first[0] != "ashlar-layout" || first[1] != "2" {
 		return s, errSidecar
 	}
 	id, err := strconv.ParseUint(first[2], 10, 32)
@@ -83,9 +85,14 @@ func parseSidecar(text []byte) (s sidecar, err error) {
 			if err != nil || size < 0 || a < 0 || a+size > at.size {
 				return s, errSidecar
 			}
-			at.leaves = append(at.leaves, leaf{
-				path: words[3], name: plain(words[3]), from: a, size: size, signed: words[2] == "s", array: words[2] == "a",
-			})
+			f := leaf{path: words[3], name: plain(words[3]), from: a, size: size}
+			f.signed, f.float = strings.HasPrefix(words[2], "s"), strings.HasPrefix(words[2], "f")
+			if f.array = len(words[2]) > 1; f.array {
+				if f.elem, err = strconv.Atoi(words[2][1:]); err != nil || f.elem < 0 || f.elem > 0 && size%f.elem != 0 {
+					return s, errSidecar
+				}
+			}
+			at.leaves = append(at.leaves, f)
 		default:
 			return s, errSidecar
 		}
@@ -95,24 +102,30 @@ func parseSidecar(text []byte) (s sidecar, err error) {
 
 // writeSidecar makes and pins one at path, over one that is there.
 func writeSidecar(sys System, path string, s sidecar) error {
+	b, err := newSidecar(sys, s)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pinSidecar(sys, b, path), b.Close())
+}
+
+func newSidecar(sys System, s sidecar) (Backend, error) {
 	text := s.text()
 	size := stride(len(text) + 1)
 	b, err := sys.Create(&ebpf.MapSpec{Name: "ashlar_layout", Type: ebpf.Array, KeySize: 4, ValueSize: uint32(size), MaxEntries: 1})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	value := block(size)
 	copy(value, text)
-	err = b.Update(block(4), value, ebpf.UpdateAny)
-	if err == nil {
-		if err = sys.Remove(path); errors.Is(err, syscall.ENOENT) {
-			err = nil
-		}
+	return closing(b, b, b.Update(block(4), value, ebpf.UpdateAny))
+}
+
+func pinSidecar(sys System, b Backend, path string) error {
+	if err := gone(sys.Remove(path)); err != nil {
+		return err
 	}
-	if err == nil {
-		err = sys.Pin(b, path)
-	}
-	return errors.Join(err, b.Close())
+	return sys.Pin(b, path)
 }
 
 func readSidecar(sys System, pin string) (sidecar, error) {

@@ -23,6 +23,12 @@ type Spec struct {
 // flagNoCommonLRU gives each CPU a list of its own, which rounds MaxEntries up (BPF_F_NO_COMMON_LRU).
 const flagNoCommonLRU = 1 << 1
 
+// flagsOfHandle are about the descriptor that making a map gives back, and not kept with the map (BPF_F_RDONLY and
+// BPF_F_WRONLY).
+const flagsOfHandle = flagReadOnly | 1<<4
+
+const flagReadOnly = 1 << 3
+
 // flagNoPrealloc is required for tries (BPF_F_NO_PREALLOC).
 const flagNoPrealloc = 1
 
@@ -122,7 +128,7 @@ func differs(spec *ebpf.MapSpec, info Info, cpus int) (out []string) {
 	if info.MaxEntries != spec.MaxEntries && info.MaxEntries != rounded(spec, cpus) {
 		add("max entries", info.MaxEntries, spec.MaxEntries)
 	}
-	got, want := info.Flags, spec.Flags
+	got, want := info.Flags, spec.Flags&^flagsOfHandle
 	if spec.Type == ebpf.DevMap || spec.Type == ebpf.DevMapHash {
 		got, want = got|flagReadOnlyProg, want|flagReadOnlyProg
 	}

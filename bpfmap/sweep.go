@@ -4,6 +4,7 @@
 package bpfmap
 
 import (
+	"fmt"
 	"iter"
 	"path"
 	"slices"
@@ -25,10 +26,17 @@ func WithDelete() Option { return option{"WithDelete", func(c *config) { c.remov
 // backup and its unfinished part do not, and are reported as such. Nothing is removed unless [WithDelete] says so:
 // removing the pin of a link detaches its program, if nothing else holds it.
 //
-// A directory in claimed claims everything below it. An error of one pin is yielded with it and the sweep goes on.
+// Paths in claimed are absolute, and below root as root is spelled; a directory among them claims everything below it. An error of one pin is yielded with it and the sweep goes on.
 func Sweep(root string, claimed []string, opts ...Option) iter.Seq2[Leftover, error] {
 	return func(yield func(Leftover, error) bool) {
 		c, err := configure(opts, sweepTakes)
+		claimed := slices.Clone(claimed)
+		for i, p := range claimed {
+			if !path.IsAbs(p) && err == nil { // it would claim nothing, and what it means would go
+				err = fmt.Errorf("the claimed path %q must be absolute", p)
+			}
+			claimed[i] = path.Clean(p)
+		}
 		var pins []Pinned
 		if err == nil {
 			pins, err = c.sys.Pins(path.Clean(root))

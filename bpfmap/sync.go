@@ -53,7 +53,7 @@ func (m *Map[K, V]) sync(ctx context.Context, desired iter.Seq2[K, V]) (Result, 
 	}
 	res.Report, res.Added, res.Changed, err = m.carryOut(ctx, p)
 	if !p.array {
-		res.Used += res.Added - res.Deleted
+		res.Used += res.Added - res.Deleted - res.Missing
 	}
 	if res.Max > 0 {
 		res.Pressure = min(1, float64(res.Used)/float64(res.Max))
@@ -65,6 +65,9 @@ func (m *Map[K, V]) sync(ctx context.Context, desired iter.Seq2[K, V]) (Result, 
 		if due := m.plans.audits.next.Sub(now); res.RequeueAfter == 0 || due < res.RequeueAfter {
 			res.RequeueAfter = max(due, time.Nanosecond)
 		}
+	}
+	if unsettled != nil {
+		m.plans.stale = true // a pass that does not look would write back at once what is held back
 	}
 	return res, errors.Join(err, unsettled)
 }

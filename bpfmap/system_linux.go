@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -39,7 +40,7 @@ func (machine) Create(spec *ebpf.MapSpec) (Backend, error) {
 	if err != nil {
 		return nil, bare(err)
 	}
-	return handle(m)
+	return newKernel(m, spec.Flags&flagReadOnly != 0), nil
 }
 
 // bare cuts an error down to its errno where that is all the advice in it is worth: cilium blames locked memory.
@@ -108,8 +109,8 @@ func (machine) Pins(dir string) (out []Pinned, err error) {
 	if err := mounted(dir); err != nil {
 		return nil, err
 	}
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) && path != dir { // went while we walked
+	err = filepath.WalkDir(dir+"/", func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && path != dir+"/" { // went while we walked
 			return nil
 		}
 		if err != nil || d.IsDir() || strings.Contains(d.Name(), ".") { // the kernel's own: maps.debug, progs.debug
@@ -227,22 +228,53 @@ func (machine) Ring(m Backend) (RingSource, error) {
 	return &ring{r: r}, nil
 }
 
+// ring makes a deadline end a read that waits already, which cilium's does not: setting one waits for the read instead.
+// And a closed one has nothing available, where cilium's has no memory to look at.
 type ring struct {
 	r   *ringbuf.Reader
 	rec ringbuf.Record
+
+	mu       sync.Mutex
+	deadline time.Time
+	closed   bool
 }
 
 func (r *ring) Read(buf []byte) ([]byte, error) {
-	r.rec.RawSample = buf[:0]
-	err := r.r.ReadInto(&r.rec)
-	return r.rec.RawSample, err
+	for {
+		r.mu.Lock()
+		deadline := r.deadline
+		r.mu.Unlock()
+		r.r.SetDeadline(deadline)
+		r.rec.RawSample = buf[:0]
+		err := r.r.ReadInto(&r.rec)
+		if !errors.Is(err, ringbuf.ErrFlushed) { // woken: there may be another deadline
+			return r.rec.RawSample, err
+		}
+	}
 }
 
-func (r *ring) SetDeadline(t time.Time) { r.r.SetDeadline(t) }
+func (r *ring) SetDeadline(t time.Time) {
+	r.mu.Lock()
+	r.deadline = t
+	r.mu.Unlock()
+	_ = r.r.Flush() // wakes the reader; of a closed ring there is none
+}
 
-func (r *ring) Available() int { return r.r.AvailableBytes() }
+func (r *ring) Available() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return 0
+	}
+	return r.r.AvailableBytes()
+}
 
-func (r *ring) Close() error { return r.r.Close() }
+func (r *ring) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	return r.r.Close()
+}
 
 // surroundings reads what decides about EPERM. The thread counts, not the process: capabilities can differ.
 func surroundings() (t thread) {

@@ -193,6 +193,9 @@ func (e *elems) add(t *table, keys, values []byte, n int) {
 	}
 	for i := range n {
 		k := keys[i*t.ks : (i+1)*t.ks]
+		if t.info.Type == ebpf.LPMTrie {
+			maskKey(k)
+		}
 		if _, ok := e.seen[string(k)]; ok {
 			continue
 		}

@@ -449,9 +449,39 @@ var rules = []rule{
 			}
 		}
 	}},
+	{"flags about a descriptor are not kept with the map", func(b *bench) {
+		pin := b.dir + "/conformance"
+		for flag, want := range map[uint32][2]error{flagReadOnly: {syscall.EPERM, syscall.ENOENT}, flagWriteOnly: {nil, syscall.EPERM}} {
+			m := b.make(ebpf.Hash, 4, flag)
+			b.want("write", m.Update(n32(1), n32(1), 0), want[0])
+			b.want("read", m.Lookup(n32(2), n32(0)), want[1])
+			info, err := m.Info()
+			if b.want("info", err, nil); info.Flags != 0 || info.ReadOnly != (flag == flagReadOnly) {
+				b.Errorf("flags %#x, read-only: %t", info.Flags, info.ReadOnly)
+			}
+			if flag == flagReadOnly {
+				b.want("freeze", m.Freeze(), syscall.EPERM)
+			}
+			b.want("pin", b.sys.Pin(m, pin), nil)
+			again, err := b.sys.OpenPin(pin, false)
+			b.want("open", err, nil)
+			b.want("write after opening", again.Update(n32(1), n32(1), 0), nil)
+			b.want("read after opening", again.Lookup(n32(1), n32(0)), nil)
+			b.want("close", again.Close(), nil)
+			b.want("close again", again.Close(), nil)
+			reader, err := b.sys.OpenPin(pin, true)
+			b.want("open read-only", err, nil)
+			b.want("freeze through a reader", reader.Freeze(), syscall.EPERM)
+			b.want("close the reader", reader.Close(), nil)
+			b.want("remove", b.sys.Remove(pin), nil)
+		}
+	}},
 	{"closed maps", func(b *bench) {
 		m := b.make(ebpf.Hash, 4, 0)
 		b.want("close", m.Close(), nil)
 		b.want("update", m.Update(n32(1), n32(1), 0), syscall.EBADF)
+		_, err := m.Info()
+		b.want("info", err, syscall.EBADF)
+		b.want("freeze", m.Freeze(), syscall.EBADF)
 	}},
 }

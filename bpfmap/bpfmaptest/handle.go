@@ -14,11 +14,12 @@ import (
 
 // handle is an open descriptor.
 type handle struct {
-	k        *Kernel
-	m        *object
-	fd       int
-	readOnly bool
-	closed   bool
+	k         *Kernel
+	m         *object
+	fd        int
+	readOnly  bool
+	writeOnly bool
+	closed    bool
 }
 
 var _ bpfmap.Backend = (*handle)(nil)
@@ -32,23 +33,22 @@ func (h *handle) begin(write bool) error {
 	switch {
 	case h.closed:
 		return syscall.EBADF
-	case write && (h.readOnly || h.m.frozen || h.m.spec.Flags&flagReadOnly != 0),
-		!write && h.m.spec.Flags&flagWriteOnly != 0:
+	case write && (h.readOnly || h.m.frozen), !write && h.writeOnly:
 		return syscall.EPERM
 	}
 	return nil
 }
 
 func (h *handle) Info() (bpfmap.Info, error) {
-	err := h.begin(h.closed)
+	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
-	if err != nil {
-		return bpfmap.Info{}, err
+	if h.closed {
+		return bpfmap.Info{}, syscall.EBADF
 	}
 	s := &h.m.spec
 	info := bpfmap.Info{
 		ID: h.m.id, Name: s.Name, Type: s.Type, KeySize: s.KeySize, ValueSize: s.ValueSize, MaxEntries: s.MaxEntries,
-		Flags: s.Flags, Frozen: h.m.frozen, ReadOnly: h.readOnly || s.Flags&flagReadOnly != 0,
+		Flags: s.Flags, Frozen: h.m.frozen, ReadOnly: h.readOnly,
 	}
 	if s.Key != nil || s.Value != nil {
 		info.BTF, info.KeyType, info.ValueType = h.m.id, 1, 2
@@ -70,11 +70,8 @@ func (h *handle) Close() error {
 }
 
 func (h *handle) Freeze() error {
-	err := h.begin(false)
+	err := h.begin(true) // a frozen map is EPERM or EBUSY, as the kernel sees fit
 	defer h.k.mu.Unlock()
-	if err == nil && h.m.frozen {
-		err = syscall.EPERM // or EBUSY, as the kernel sees fit
-	}
 	if err == nil {
 		h.m.frozen = true
 	}

@@ -106,7 +106,9 @@ func (k *Kernel) Create(spec *ebpf.MapSpec) (bpfmap.Backend, error) {
 	m.id = k.nextID
 	k.nextID++
 	k.maps[m.id] = m
-	return k.open(m, false), nil
+	h := k.open(m, spec.Flags&flagReadOnly != 0)
+	h.writeOnly = spec.Flags&flagWriteOnly != 0
+	return h, nil
 }
 
 func (k *Kernel) open(m *object, readOnly bool) *handle {
@@ -266,6 +268,6 @@ func (k *Kernel) Ring(m bpfmap.Backend) (bpfmap.RingSource, error) {
 
 // Emit is a program that writes one record into a ring buffer. False: the ring was full and the record is lost.
 func (k *Kernel) Emit(m bpfmap.Backend, record []byte) bool {
-	h, ok := m.(*handle)
+	h, ok := bare(m).(*handle)
 	return ok && h.m.ring != nil && h.m.ring.emit(record)
 }

@@ -83,6 +83,7 @@ func (m *object) size() int {
 func (k *Kernel) make(spec *ebpf.MapSpec) (*object, error) {
 	m := &object{spec: *spec, cpus: k.cpus, seed: maphash.MakeSeed(), where: map[string]*element{}, inner: map[uint32]*object{}, uses: map[uint32]int{}}
 	s := &m.spec
+	s.Flags &^= flagReadOnly | flagWriteOnly // of the descriptor
 	if s.MaxEntries == 0 || len(s.Name) > 15 {
 		return nil, syscall.EINVAL
 	}

@@ -4,6 +4,7 @@
 package sign
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -44,7 +45,7 @@ func (o option) apply(k *Keys) error { return o(k) }
 func WithClock(now func() time.Time) Option {
 	return option(func(k *Keys) error {
 		if now == nil {
-			return errors.New("WithClock: the clock is nil")
+			return fail("clock", ErrMalformed, "WithClock: it is nil")
 		}
 		k.now = now
 		return nil
@@ -93,6 +94,13 @@ func strong(public crypto.PublicKey) error {
 		if key == nil || key.Curve != elliptic.P256() && key.Curve != elliptic.P384() && key.Curve != elliptic.P521() {
 			return errors.New("the curve is none of P-256, P-384, P-521")
 		}
+		//lint:ignore SA1019 a key without coordinates is what must not reach the functions that are not deprecated
+		if key.X == nil || key.Y == nil {
+			return errors.New("the key has no point")
+		}
+		if _, err := key.ECDH(); err != nil {
+			return fmt.Errorf("the point is not on the curve: %w", err)
+		}
 	case ed25519.PublicKey:
 		if len(key) != ed25519.PublicKeySize {
 			return fmt.Errorf("an Ed25519 key has %d bytes, this one %d", ed25519.PublicKeySize, len(key))
@@ -107,11 +115,15 @@ func strong(public crypto.PublicKey) error {
 	return nil
 }
 
-// Fingerprint is "sha256:" and the digest of the key as in its PEM file, in hexadecimal.
+// Fingerprint is "sha256:" and the digest of the key as in its PEM file, in hexadecimal. A key that [New] refuses has
+// none.
 func Fingerprint(public crypto.PublicKey) (string, error) {
+	if err := strong(public); err != nil {
+		return "", fail("key", ErrMalformed, "%v", err)
+	}
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
-		return "", err
+		return "", fail("key", ErrMalformed, "%v", err)
 	}
 	sum := sha256.Sum256(der)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
@@ -122,13 +134,15 @@ func Fingerprint(public crypto.PublicKey) (string, error) {
 // are errors: a key list that is half read trusts the wrong people.
 func ParseKeys(data []byte) ([]Key, error) {
 	var keys []Key
-	for len(data) > 0 {
+	for data = trim(data); len(data) > 0; data = trim(data) {
 		block, rest := pem.Decode(data)
-		if block == nil {
-			if len(trim(data)) > 0 {
-				return nil, fail("key", ErrMalformed, "text after %d keys that is no PEM block", len(keys))
-			}
-			break
+		text := data[:len(data)-len(rest)]
+		// Decode passes over text, and over a block that it cannot read, in search of the next one.
+		if begin := []byte("-----BEGIN "); block == nil || !bytes.HasPrefix(text, begin) || bytes.Count(text, begin) > 1 {
+			return nil, fail("key", ErrMalformed, "text after %d keys that is no PEM block", len(keys))
+		}
+		if n := headers(text); n > len(block.Headers) {
+			return nil, fail("key", ErrMalformed, "block %d: %d headers, some of them twice", len(keys)+1, n)
 		}
 		data = rest
 		if block.Type != "PUBLIC KEY" {
@@ -146,7 +160,9 @@ func ParseKeys(data []byte) ([]Key, error) {
 			case "Not-Before":
 				key.NotBefore, err = time.Parse(time.RFC3339, value)
 			case "Not-After":
-				key.NotAfter, err = time.Parse(time.RFC3339, value)
+				if key.NotAfter, err = time.Parse(time.RFC3339, value); err == nil && key.NotAfter.IsZero() {
+					err = errors.New("a zero Not-After would be no limit")
+				}
 			default:
 				err = fmt.Errorf("unknown header %q", header)
 			}
@@ -160,6 +176,16 @@ func ParseKeys(data []byte) ([]Key, error) {
 		return nil, &Error{Part: "key", Why: "the file holds no key", Err: ErrUnsigned}
 	}
 	return keys, nil
+}
+
+// headers counts the lines of a PEM block that are some: nothing else in it has a colon.
+func headers(block []byte) (n int) {
+	for line := range bytes.Lines(block) {
+		if bytes.ContainsRune(line, ':') {
+			n++
+		}
+	}
+	return n
 }
 
 // Verify answers whether object may be used as use says, and with what manifest. The error is one of this package's, as

@@ -86,7 +86,7 @@ func (m Manifest) check() error {
 		}
 	}
 	for name, at := range map[string]time.Time{"notBefore": m.NotBefore, "notAfter": m.NotAfter} {
-		if at.IsZero() || at.Year() > 9999 || at.Year() < 1 || !at.Truncate(time.Second).Equal(at) {
+		if at.IsZero() || at.UTC().Year() > 9999 || at.UTC().Year() < 1 || !at.Truncate(time.Second).Equal(at) {
 			return fail(name, ErrMalformed, "it is not a time in whole seconds")
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"errors"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -287,22 +288,30 @@ func TestKeysRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	//lint:ignore SA1019 keys that were put together by hand
+	off := &ecdsa.PublicKey{Curve: elliptic.P256(), X: big.NewInt(1), Y: big.NewInt(1)}
 	good := newKey(t).Public()
 	for name, keys := range map[string][]sign.Key{
-		"nil":       {{}},
-		"weak RSA":  {{Public: weak.Public()}},
-		"P-224":     {{Public: p224.Public()}},
-		"short":     {{Public: ed25519.PublicKey("short")}},
-		"twice":     {{ID: "a", Public: good}, {ID: "a", Public: newKey(t).Public()}},
-		"unnamed 2": {{Public: good}, {Public: good}},
-		"no time":   {{ID: "a", Public: good, NotBefore: until, NotAfter: from}},
+		"nil":        {{}},
+		"weak RSA":   {{Public: weak.Public()}},
+		"P-224":      {{Public: p224.Public()}},
+		"short":      {{Public: ed25519.PublicKey("short")}},
+		"twice":      {{ID: "a", Public: good}, {ID: "a", Public: newKey(t).Public()}},
+		"unnamed 2":  {{Public: good}, {Public: good}},
+		"no time":    {{ID: "a", Public: good, NotBefore: until, NotAfter: from}},
+		"no point":   {{ID: "a", Public: &ecdsa.PublicKey{Curve: elliptic.P256()}}},
+		"no point 2": {{Public: &ecdsa.PublicKey{Curve: elliptic.P256()}}},
+		"off curve":  {{ID: "a", Public: off}},
 	} {
 		if _, err := sign.New(keys); !errors.Is(err, sign.ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := sign.New([]sign.Key{{Public: good}}, sign.WithClock(nil)); err == nil {
-		t.Error("a nil clock was accepted")
+	if _, err := sign.New([]sign.Key{{Public: good}}, sign.WithClock(nil)); !errors.Is(err, sign.ErrMalformed) {
+		t.Errorf("a nil clock: %v", err)
+	}
+	if _, err := sign.Fingerprint("no key"); !errors.Is(err, sign.ErrMalformed) {
+		t.Errorf("the fingerprint of no key: %v", err)
 	}
 }
 
@@ -324,6 +333,13 @@ func TestParseKeys(t *testing.T) {
 		"bad time":       strings.Replace(dated, "2026-01-01T", "yesterday", 1),
 		"trailing text":  one + "and another one",
 		"not DER":        "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
+		"leading text":   "one of our keys:\n" + one,
+		"text between":   one + "and another one\n" + one,
+		"damaged first":  strings.Replace(one, "\nM", "\n!", 1) + one,
+		"damaged middle": one + strings.Replace(one, "\nM", "\n!", 1) + one,
+		"no end":         strings.Split(one, "-----END")[0] + one,
+		"header twice":   strings.Replace(dated, "Not-Before", "Key-Id: other\nNot-Before", 1),
+		"no time at all": strings.Replace(dated, "2027-01-01T", "0001-01-01T", 1),
 	} {
 		if _, err := sign.ParseKeys([]byte(text)); !errors.Is(err, sign.ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
@@ -348,6 +364,7 @@ func TestManifestRefused(t *testing.T) {
 		"no beginning":   func(m *sign.Manifest) { m.NotBefore = time.Time{} },
 		"no end":         func(m *sign.Manifest) { m.NotAfter = time.Time{} },
 		"ends first":     func(m *sign.Manifest) { m.NotAfter = m.NotBefore },
+		"year 10000":     func(m *sign.Manifest) { m.NotAfter = time.Date(9999, 12, 31, 23, 30, 0, 0, time.FixedZone("", -3600)) },
 		"parts of a sec": func(m *sign.Manifest) { m.NotAfter = m.NotAfter.Add(1) },
 	} {
 		if _, err := manifest(change).Encode(); !errors.Is(err, sign.ErrMalformed) {
