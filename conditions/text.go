@@ -61,7 +61,7 @@ func splitMark(s string) (body string, missing int) {
 		return s, 0
 	}
 	n, err := strconv.Atoi(s[i+len(markHead) : len(s)-len(markTail)])
-	if err != nil || n <= 0 || n > 1<<40 {
+	if err != nil || n <= 0 || n > 1<<30 {
 		return s, 0 // somebody's own text
 	}
 	return s[:i], n

@@ -3,7 +3,10 @@
 
 package ratelimit
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // ClientGo returns a Backoff whose When gives the same sequence as client-go's item exponential failure limiter: base,
 // 2·base, 4·base, … longest, counting every call, without jitter, time to live and bound. Only its overflow is missing:
@@ -13,7 +16,7 @@ func ClientGo[K comparable](base, longest time.Duration) (*Backoff[K], error) {
 	p := Exp(base, longest)
 	p.Jitter = NoJitter()
 	c := defaults(p)
-	c.maxKeys = 1<<63 - 1
+	c.maxKeys = math.MaxInt
 	b, err := build[K](c, nil)
 	if err != nil {
 		return nil, err

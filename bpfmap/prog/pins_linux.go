@@ -51,7 +51,7 @@ func mounted(dir string) error {
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	if fs.Type != unix.BPF_FS_MAGIC {
+	if uint32(fs.Type) != unix.BPF_FS_MAGIC {
 		return fmt.Errorf("%s is not in a bpf file system: mount one with mount -t bpf bpf %s: %w", dir, dir, ErrUnsupported)
 	}
 	return nil
