@@ -235,9 +235,10 @@ func (n *Nested[K, IK, IV]) filled(fill func(*Map[IK, IV]) (Report, error)) (*Ma
 
 // Sync makes the outer map hold exactly these sets. A slot whose inner map holds its set already is left alone, the
 // others get a fresh map, all in one call; slots nobody wants are emptied, first where the outer map has no room for both.
-// Each sequence is read once, and a key that comes twice with different values is an error. An inner map that may not be read, for lack
-// of CAP_SYS_ADMIN, counts as different. Written and Deleted count slots; over the budget of [WithMaxDelete] none is
-// emptied. A pin or a program that has another map ([WithPin], [WithProgram]) stops it before the first write.
+// Each sequence is read once, and a key that comes twice with different values is an error. An inner map that may not be
+// read, for lack of CAP_SYS_ADMIN, counts as different. Written and Deleted count slots; over the budget of
+// [WithMaxDelete] none is emptied. A pin or a program that has another map ([WithPin], [WithProgram]) stops it before the
+// first write.
 func (n *Nested[K, IK, IV]) Sync(ctx context.Context, desired iter.Seq2[K, iter.Seq2[IK, IV]]) (Report, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

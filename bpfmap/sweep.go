@@ -26,7 +26,8 @@ func WithDelete() Option { return option{"WithDelete", func(c *config) { c.remov
 // backup and its unfinished part do not, and are reported as such. Nothing is removed unless [WithDelete] says so:
 // removing the pin of a link detaches its program, if nothing else holds it.
 //
-// Paths in claimed are absolute, and below root as root is spelled; a directory among them claims everything below it. An error of one pin is yielded with it and the sweep goes on.
+// Paths in claimed are absolute, and below root as root is spelled; a directory among them claims everything below it. An
+// error of one pin is yielded with it and the sweep goes on.
 func Sweep(root string, claimed []string, opts ...Option) iter.Seq2[Leftover, error] {
 	return func(yield func(Leftover, error) bool) {
 		c, err := configure(opts, sweepTakes)
